@@ -19,6 +19,8 @@ mod everything;
 mod leaks;
 #[path = "handover/programs.rs"]
 mod programs;
+#[path = "handover/told.rs"]
+mod told;
 #[path = "handover/virtual_links.rs"]
 mod virtual_links;
 
@@ -51,13 +53,19 @@ impl Held {
         Ok(Self { lines, paced, resets: resets(fixture)? })
     }
 
-    /// Everything has gone on; gives what became of the datagrams.
-    fn end(&mut self, fixture: &Fixture) -> Result<Value, LabError> {
+    /// Everything has gone on, whatever else was reset; gives what became of the datagrams.
+    fn go_on(&mut self) -> Result<Value, LabError> {
         let paced = self.paced.end()?;
         for one in &mut self.lines {
             let ended = one.wait(SOON)?;
             expect(ended.success(), || format!("a connection broke: {}", one.log_tail(3)))?;
         }
+        Ok(paced)
+    }
+
+    /// Everything has gone on; gives what became of the datagrams.
+    fn end(&mut self, fixture: &Fixture) -> Result<Value, LabError> {
+        let paced = self.go_on()?;
         let (before, now) = (self.resets, resets(fixture)?);
         expect(now == before, || format!("resets at client and real server: {before:?}, {now:?}"))?;
         Ok(paced)

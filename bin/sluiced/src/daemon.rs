@@ -185,7 +185,7 @@ fn warn_of(loaded: &Loaded) {
 fn start_crew(
     config: &Config,
     eal: &Eal,
-    (plan, published): (&Plan, &Arc<Published>),
+    (plan, published): (&Arc<Plan>, &Arc<Published>),
     from: Option<&mut Successor>,
 ) -> Result<(Crew, Option<Kept>, u64), Error> {
     let former = match &from {
@@ -206,7 +206,7 @@ fn start_crew(
         former.restore(&crew, published, seed);
     }
     if let Some(from) = from {
-        from.copy_sessions(&crew, kept.as_ref(), published)?;
+        from.copy_sessions(&crew, kept.as_ref(), &Plans::new(plan, published))?;
     }
     Ok((crew, kept, seed))
 }
@@ -432,6 +432,7 @@ impl Daemon {
         if let Some(sync) = &self.dataplane.sync {
             sync.follow(Plans::new(&self.dataplane.plan, &published));
         }
+        self.upgrades.follow(|| Plans::new(&self.dataplane.plan, &published));
         self.publish(Arc::new(published));
     }
 

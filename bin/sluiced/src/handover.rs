@@ -14,6 +14,10 @@
 //! | old | ends, and leaves everything as it is | closes the channel |
 //! | new | takes the journal, the API's addresses, session synchronisation | |
 //!
+//! If the new program has another layout of sessions it cannot read them; then the old one tells
+//! them by addresses whenever the new one asks, over a socket pair of its own
+//! ([`crate::kept::Teller`]).
+//!
 //! Between `Released` and `Up` nothing is forwarded; what arrives waits in the sockets. Until `Up`
 //! the old one can go on, and does if the new one ends, says that it failed, or takes too long. A
 //! new one that dies later is a crash as any other: the sessions lie in its files.
@@ -22,6 +26,7 @@ mod channel;
 mod predecessor;
 mod successor;
 
+use crate::kept::Placing;
 use crate::ports::{Given, LeftBehind, Wanted};
 pub(crate) use channel::Channel;
 pub(crate) use predecessor::Upgrades;
@@ -37,7 +42,7 @@ pub const VARIABLE: &str = "SLUICED_TAKES_OVER";
 #[derive(Debug, Serialize, Deserialize)]
 enum ToSuccessor {
     /// This is there; the descriptors are those of the ports, then those of the interfaces that
-    /// hold addresses.
+    /// hold addresses, then that by which sessions are told.
     Offer(Box<Offer>),
     /// The queues are nobody's now.
     Released {
@@ -57,6 +62,10 @@ struct Offer {
     holders: Vec<String>,
     /// The file of names of its sessions.
     names: PathBuf,
+    /// How they are placed.
+    placing: Placing,
+    /// The form of records in which it can tell its sessions: the last descriptor is for that.
+    records: u8,
     /// Whether packets, and whether sessions lie in huge pages.
     huge: (bool, bool),
     /// Real servers that are found down, by their services.

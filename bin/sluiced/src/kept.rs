@@ -12,15 +12,20 @@
 //!
 //! A director that hands over to another goes on meanwhile, so there are two places for two at once
 //! ([`Which`]). The later one's names count from the moment when it takes over, and say that they
-//! are later; so whenever either dies, the next start finds which sessions are the right ones.
+//! are later; so whenever either dies, the next start finds which sessions are the right ones. The
+//! later one reads the slots of the other ([`RunningSessions`]), or, if it does not know their
+//! layout, has it tell the sessions by addresses ([`Teller`]).
 //!
 //! Trust: the directories are root's alone (0700); one that is not is not used. What is in them is
 //! checked slot by slot all the same (see `sluice_director::path::Former`).
 
 mod former;
+mod heard;
 mod names;
 mod place;
 mod running;
+mod tables;
+mod teller;
 
 use crate::networks;
 pub use former::FormerSessions;
@@ -28,11 +33,13 @@ use names::Head;
 use place::Place;
 pub use place::Which;
 pub use running::RunningSessions;
+use serde::{Deserialize, Serialize};
 use sluice_config::{Config, HugePages};
 use sluice_director::path::{TableFiles, table_bytes};
 use sluice_director::plan::Plan;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+pub use teller::Teller;
 use tracing::{debug, warn};
 
 /// Where the sessions of this process are kept.
@@ -42,6 +49,28 @@ pub struct Kept {
     head: Head,
     /// Whether another director's sessions are the right ones still.
     pending: bool,
+}
+
+/// What a director says of its sessions to the one that takes over, which may know no more of them:
+/// this is the same whatever the layout.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Placing {
+    state_dir: PathBuf,
+    workers: u16,
+    scattered: bool,
+    seed: u64,
+    generation: u64,
+}
+
+impl Placing {
+    const fn placed(&self) -> Placed {
+        Placed { workers: self.workers, scattered: self.scattered }
+    }
+
+    /// See [`Placed::scatters`].
+    const fn scatters(&self, workers: u16) -> bool {
+        self.placed().scatters(workers)
+    }
 }
 
 /// How a director has placed its sessions.
@@ -105,6 +134,18 @@ impl Kept {
     /// Which place it is.
     pub const fn which(&self) -> Which {
         self.which
+    }
+
+    /// What the next process is to know of them.
+    pub fn placing(&self) -> Placing {
+        let Head { state_dir, workers, scattered, seed, generation, .. } = &self.head;
+        Placing {
+            state_dir: state_dir.clone(),
+            workers: *workers,
+            scattered: *scattered,
+            seed: *seed,
+            generation: *generation,
+        }
     }
 
     /// The file of its names.

@@ -10,7 +10,7 @@
 
 mod keys;
 mod link;
-mod records;
+pub mod records;
 mod sockets;
 
 use crate::crew::Crew;
@@ -20,7 +20,8 @@ use sluice_api::EventLog;
 use sluice_api::model::HaSync;
 use sluice_config::SessionSync;
 use sluice_director::path::Owners;
-use sluice_director::plan::Plan;
+use sluice_director::plan::{Plan, RealId};
+use sluice_director::spec::NetworkId;
 use sluice_linux::Mirror;
 use sluice_sync::{Endpoint, Standing};
 use sluice_worker::{Message, Outbox, Published, Report, Wake};
@@ -41,17 +42,28 @@ enum Command {
 }
 
 /// A plan, and its part in each network, by number.
+#[derive(Clone)]
 pub struct Plans {
-    whole: Arc<Plan>,
-    of_networks: Vec<Arc<Plan>>,
+    pub whole: Arc<Plan>,
+    pub of_networks: Vec<Arc<Plan>>,
 }
 
 impl Plans {
     /// A plan, and what workers have of it.
     pub fn new(whole: &Arc<Plan>, published: &Published) -> Self {
+        Self { whole: Arc::clone(whole), of_networks: Self::parts(published) }
+    }
+
+    /// The parts that workers have: the default network's first.
+    pub fn parts(published: &Published) -> Vec<Arc<Plan>> {
         let snapshots = std::iter::once(&published.default).chain(&published.isolated);
-        let of_networks = snapshots.map(|snapshot| Arc::clone(&snapshot.plan)).collect();
-        Self { whole: Arc::clone(whole), of_networks }
+        snapshots.map(|snapshot| Arc::clone(&snapshot.plan)).collect()
+    }
+
+    /// The network that a real server is in.
+    pub fn network_of(&self, real: RealId) -> Option<NetworkId> {
+        let plan = &self.whole;
+        Some(plan.service(plan.real(real)?.service)?.network)
     }
 }
 

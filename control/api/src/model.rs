@@ -30,7 +30,7 @@ pub use balance::{
 pub use config::{Changed, HistoryLine, HistoryPage};
 pub use ha::{
     Ha, HaAddress, HaAnnounce, HaDatagrams, HaDrain, HaPeer, HaReports, HaRole, HaStanding, HaSync,
-    HaUpgrade, HaUpgradeState,
+    HaUpgrade, HaUpgradeState, HaUpgradeTold,
 };
 pub use health::{Checked, Event, EventKind, Events, Health, HealthState, Probe, ProbeOutcome};
 pub use load::{Elephant, Elephants, Rate, StageTicks, Stages, WorkerStages};

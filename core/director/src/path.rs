@@ -57,6 +57,7 @@ mod quote;
 mod rate;
 mod repeats;
 mod restore;
+mod retell;
 mod rewrite;
 mod shared;
 mod snat;

@@ -52,6 +52,7 @@ mod peer;
 mod progress;
 mod pull;
 pub mod record;
+pub mod records;
 mod replay;
 mod seal;
 mod settings;

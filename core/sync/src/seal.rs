@@ -6,7 +6,7 @@ use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use ring::{hkdf, hmac};
 
 const MAGIC: [u8; 2] = *b"\xa5S";
-const VERSION: u8 = 2;
+pub(crate) const VERSION: u8 = 2;
 
 /// Bytes of the header.
 pub(crate) const HEADER: usize = 31;

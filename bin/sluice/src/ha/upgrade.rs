@@ -43,7 +43,7 @@ fn outcome(ha: &Ha) -> Option<&HaUpgrade> {
 }
 
 fn told(upgrade: &HaUpgrade, version: Option<&str>) -> (bool, String) {
-    let HaUpgrade { state, pid, from_pid, from_version, gap_ms, reopened, why, .. } = upgrade;
+    let HaUpgrade { state, pid, from_pid, from_version, gap_ms, told, reopened, why, .. } = upgrade;
     if *state != HaUpgradeState::Done {
         let why = why.as_deref().unwrap_or("the new process did not come up");
         return (false, format!("not upgraded, the running process goes on: {why}"));
@@ -54,6 +54,9 @@ fn told(upgrade: &HaUpgrade, version: Option<&str>) -> (bool, String) {
     );
     if let Some(gap_ms) = gap_ms {
         line += &format!(", {gap_ms:.1} ms without forwarding");
+    }
+    if let Some(told) = told {
+        line += &crate::show::by_addresses(told);
     }
     if !reopened.is_empty() {
         line += &format!("; opened again, which takes longer: {}", reopened.join(", "));
@@ -70,6 +73,7 @@ fn object(upgrade: &HaUpgrade, version: Option<String>, holds: bool, line: &str)
         "from_pid": upgrade.from_pid,
         "from_version": upgrade.from_version,
         "gap_ms": upgrade.gap_ms,
+        "told": upgrade.told,
         "reopened": upgrade.reopened,
     })
 }
@@ -77,6 +81,7 @@ fn object(upgrade: &HaUpgrade, version: Option<String>, holds: bool, line: &str)
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sluice_api::model::HaUpgradeTold;
 
     #[test]
     fn what_came_of_it_is_told() {
@@ -87,12 +92,22 @@ mod tests {
             from_pid: 11,
             from_version: "0.1.0".to_owned(),
             gap_ms: Some(3.21),
+            told: None,
             reopened: Vec::new(),
             why: None,
         };
         let expected = "process 12 (version 0.2.0) has taken over from 11 (0.1.0), 3.2 ms without \
                         forwarding";
         assert_eq!(told(&done, Some("0.2.0")), (true, expected.to_owned()));
+        let by_addresses = HaUpgradeTold {
+            why: "its sessions have layout 7, not 1".to_owned(),
+            sessions: 1200,
+            changed: 3,
+            took_ms: 8.04,
+        };
+        let (holds, line) = told(&HaUpgrade { told: Some(by_addresses), ..done.clone() }, None);
+        let expected = "; 1,200 sessions by addresses, 8.0 ms (its sessions have layout 7, not 1)";
+        assert!(holds && line.ends_with(expected), "{line}");
         let reopened = HaUpgrade { reopened: vec!["wan".to_owned()], ..done.clone() };
         let (holds, line) = told(&reopened, None);
         assert!(holds && line.ends_with("; opened again, which takes longer: wan"), "{line}");

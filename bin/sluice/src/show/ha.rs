@@ -2,7 +2,7 @@
 
 use sluice_api::model::{
     Ha, HaAnnounce, HaDatagrams, HaPeer, HaReports, HaRole, HaStanding, HaSync, HaUpgrade,
-    HaUpgradeState,
+    HaUpgradeState, HaUpgradeTold,
 };
 
 use super::figures::{count, span};
@@ -63,7 +63,7 @@ pub fn ha(ha: &Ha) -> Shown {
 
 /// What came of the last handover to a new process.
 fn upgraded(upgrade: &HaUpgrade) -> String {
-    let HaUpgrade { state, pid, from_pid, from_version, gap_ms, reopened, why, .. } = upgrade;
+    let HaUpgrade { state, pid, from_pid, from_version, gap_ms, told, reopened, why, .. } = upgrade;
     match state {
         HaUpgradeState::Running => format!("process {pid} is being started, to take over"),
         HaUpgradeState::Failed => {
@@ -77,9 +77,17 @@ fn upgraded(upgrade: &HaUpgrade) -> String {
                 false => format!("; opened again: {}", reopened.join(", ")),
             };
             let gap = gap.unwrap_or_default();
-            format!("process {pid} took over from {from_pid} (version {from_version}){gap}{again}")
+            let told = told.as_ref().map(by_addresses).unwrap_or_default();
+            let before = format!("{from_pid} (version {from_version})");
+            format!("process {pid} took over from {before}{gap}{told}{again}")
         }
     }
+}
+
+/// How sessions came that the new process could not read.
+pub fn by_addresses(told: &HaUpgradeTold) -> String {
+    let HaUpgradeTold { why, sessions, took_ms, .. } = told;
+    format!("; {} sessions by addresses, {took_ms:.1} ms ({why})", count(*sessions))
 }
 
 /// What routing daemons find on the interfaces that are theirs to announce.
@@ -203,6 +211,7 @@ mod tests {
             from_pid: 11,
             from_version: "0.1.0".to_owned(),
             gap_ms: Some(3.21),
+            told: None,
             reopened: vec!["wan".to_owned()],
             why: None,
         };

@@ -29,7 +29,7 @@ pub use balance::{services, sessions};
 pub use desired::{changed, config, diff, epoch, history};
 pub use doctor::{doctor, fix_script};
 pub(crate) use figures::{count, memory, percent, percent_of, span};
-pub use ha::ha;
+pub use ha::{by_addresses, ha};
 pub use health::{event, events, health};
 pub(crate) use load::difference;
 pub use load::{elephants, stages};

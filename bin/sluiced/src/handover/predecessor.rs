@@ -2,8 +2,9 @@
 
 use super::{Channel, Offer, Successor, ToPredecessor, ToSuccessor, VARIABLE, monotonic_ns};
 use crate::daemon::{Daemon, notify};
-use crate::kept::{self, Which};
+use crate::kept::{self, Kept, Teller, Which};
 use crate::ports::{Given, Wanted};
+use crate::sync::Plans;
 use sd_notify::NotifyState;
 use sluice_api::Call;
 use sluice_api::model::{Event, EventKind, HaUpgrade, HaUpgradeState};
@@ -46,6 +47,8 @@ struct Attempt {
     ports: Vec<Given>,
     /// Where it keeps its sessions.
     place: Which,
+    /// Tells it the sessions of this one, if it cannot read them.
+    teller: Teller,
 }
 
 impl Upgrades {
@@ -63,6 +66,13 @@ impl Upgrades {
     /// Whether the process before has not ended: what it holds is not this one's yet.
     pub const fn waits(&self) -> bool {
         self.before.is_some()
+    }
+
+    /// Follows plans that are about to be published.
+    pub fn follow(&self, plans: impl FnOnce() -> Plans) {
+        if let Some(attempt) = &self.attempt {
+            attempt.teller.follow(plans());
+        }
     }
 
     /// The channel to a process that has taken over, which is to be closed when all that this one
@@ -90,6 +100,7 @@ impl Daemon {
             from_pid: std::process::id(),
             from_version: env!("CARGO_PKG_VERSION").to_owned(),
             gap_ms: None,
+            told: None,
             reopened: Vec::new(),
             why: None,
         });
@@ -113,7 +124,11 @@ impl Daemon {
             );
         };
         let program = program()?;
-        let (offer, fds) = self.offer(kept)?;
+        let (offer, mut fds) = self.offer(kept)?;
+        let plans = Plans::new(&self.dataplane.plan, &self.published());
+        let telling = Teller::start(kept, plans);
+        let (teller, told_by) = telling.map_err(|error| format!("no thread: {error}"))?;
+        fds.push(told_by);
         let (own, other) = UnixStream::pair().map_err(|error| format!("no channel: {error}"))?;
         let mut command = Command::new(&program);
         command.arg("--config").arg(&self.configured.file);
@@ -132,15 +147,18 @@ impl Daemon {
             Which::Second => Which::First,
         };
         let until = Instant::now() + READY_WITHIN;
-        let attempt = Attempt { child, channel, until, ports, place };
+        let attempt = Attempt { child, channel, until, ports, place, teller };
         // One that has ended already says why below.
-        if let Err(error) = attempt.channel.send(&ToSuccessor::Offer(Box::new(offer)), &fds) {
+        let sent = attempt.channel.send(&ToSuccessor::Offer(Box::new(offer)), &fds);
+        // The end of the new process is to be seen by who tells it of sessions.
+        drop(fds);
+        if let Err(error) = sent {
             return Err(self.end_attempt(attempt, format!("it took no offer: {error}")));
         }
         Ok(attempt)
     }
 
-    fn offer(&self, kept: &kept::Kept) -> Result<(Offer, Vec<OwnedFd>), String> {
+    fn offer(&self, kept: &Kept) -> Result<(Offer, Vec<OwnedFd>), String> {
         let (ports, mut fds) = self.dataplane.ports.offer(self.kernel.mirror.state());
         let announcer = self.kernel.announcer.as_ref();
         let holders = announcer.map(|announcer| announcer.offer()).transpose();
@@ -154,6 +172,8 @@ impl Daemon {
             ports,
             holders: names,
             names: kept.names_file(),
+            placing: kept.placing(),
+            records: sluice_sync::records::RECORDS,
             huge: (self.dataplane.eal.huge_pages(), kept.is_huge()),
             down: self.health.down(&self.dataplane.plan),
             draining: self.kernel.addresses.is_draining(),
@@ -245,8 +265,8 @@ impl Daemon {
 
     /// Ends a new process and removes what it left. Gives why, with how it ended by itself.
     fn end_attempt(&self, attempt: Attempt, why: String) -> String {
-        let Attempt { mut child, channel, place, .. } = attempt;
-        drop(channel);
+        let Attempt { mut child, channel, place, teller, .. } = attempt;
+        drop((channel, teller));
         let _ = child.kill();
         // It ends at once: it was killed.
         let _ = child.wait();

@@ -7,13 +7,13 @@ use crate::daemon::{Daemon, notify};
 use crate::errors::{Error, system};
 use crate::kept::{self, Kept, RunningSessions, Which};
 use crate::ports::Wanted;
+use crate::sync::Plans;
 use crate::{change, health};
 use sd_notify::NotifyState;
 use sluice_api::Network;
-use sluice_api::model::{Event, EventKind, HaUpgrade, HaUpgradeState};
+use sluice_api::model::{Event, EventKind, HaUpgrade, HaUpgradeState, HaUpgradeTold};
 use sluice_config::{Config, HugePages, Loaded};
 use sluice_director::plan::Plan;
-use sluice_worker::Published;
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -25,6 +25,7 @@ use tracing::{error, info, warn};
 
 /// How long the other process may take to say what it has, or to stop.
 const PATIENCE: Duration = Duration::from_secs(10);
+const COPY: &str = "copy the sessions of the running director";
 
 /// What this process takes over, and from whom.
 pub(crate) struct Successor {
@@ -81,12 +82,14 @@ impl Successor {
     /// When it cannot be understood.
     pub fn meet(channel: &Channel) -> Result<Self, Error> {
         let what = "hear of the running director";
-        let (said, fds) = channel.receive(PATIENCE).map_err(system(what))?;
+        let (said, mut fds) = channel.receive(PATIENCE).map_err(system(what))?;
         let ToSuccessor::Offer(offer) = said else {
             return Err(Error::TakeOver("the running director begins with its end".to_owned()));
         };
         let channel = channel.copy().map_err(system(what))?;
-        let sessions = RunningSessions::of(&offer.names).map_err(Error::TakeOver)?;
+        let stream = fds.pop().filter(|_| offer.records == sluice_sync::records::RECORDS);
+        let sessions = RunningSessions::of(&offer.names, offer.placing.clone(), stream);
+        let sessions = sessions.map_err(Error::TakeOver)?;
         info!(pid = offer.pid, version = offer.version, "takes over from the running director");
         Ok(Self { channel, offer: *offer, fds, sessions, wants: Vec::new() })
     }
@@ -118,7 +121,7 @@ impl Successor {
         &mut self,
         crew: &Crew,
         kept: Option<&Kept>,
-        published: &Published,
+        plans: &Plans,
     ) -> Result<(), Error> {
         let is_kept = crew.reports().iter().all(|report| report.kept);
         let is_huge = kept.is_some_and(Kept::is_huge);
@@ -126,7 +129,7 @@ impl Successor {
             let why = "there is no room for the session tables of two directors at once";
             return Err(Error::TakeOver(why.to_owned()));
         }
-        let all = self.sessions.catch_up(crew, published);
+        let all = self.sessions.catch_up(crew, plans).map_err(system(COPY))?;
         info!(sessions = all.sessions, unknown = all.unknown, "sessions are copied");
         Ok(())
     }
@@ -162,8 +165,8 @@ impl Successor {
         daemon.kernel.mirror.process()?;
         daemon.follow_kernel();
         daemon.keep_neighbours();
-        let published = daemon.published();
-        self.sessions.catch_up(&daemon.dataplane.crew, &published);
+        let plans = Plans::new(&daemon.dataplane.plan, &daemon.published());
+        self.sessions.catch_up(&daemon.dataplane.crew, &plans).map_err(system(COPY))?;
         let ready = ToPredecessor::Ready { wants: self.wants.clone() };
         self.channel.send(&ready, &[]).map_err(system(what))?;
         let (said, _) = self.channel.receive(PATIENCE).map_err(system(what))?;
@@ -172,7 +175,7 @@ impl Successor {
         };
         let data = &mut daemon.dataplane;
         let released_us = (monotonic_ns() - since_ns) / 1000;
-        let all = self.sessions.catch_up(&data.crew, &published);
+        let all = self.sessions.catch_up(&data.crew, &plans).map_err(system(COPY))?;
         let copied_us = (monotonic_ns() - since_ns) / 1000;
         if let Some(kept) = &mut data.kept {
             kept.take_effect().map_err(system("make the sessions this director's"))?;
@@ -199,7 +202,15 @@ impl Successor {
         let gap_ms = gap_us as f64 / 1000.0;
         let reason =
             format!("took over from process {pid} of version {version} within {gap_ms} ms");
-        daemon.operator.server.note_all([Event::new(EventKind::Ha, reason)]);
+        let told = self.sessions.told().map(|told| HaUpgradeTold {
+            why: told.why.clone(),
+            sessions: told.sessions,
+            changed: told.changed,
+            took_ms: told.took.as_secs_f64() * 1000.0,
+        });
+        let by_addresses = told.iter().map(|told| Event::new(EventKind::Ha, by_addresses(told)));
+        let events = [Event::new(EventKind::Ha, reason)].into_iter().chain(by_addresses);
+        daemon.operator.server.note_all(events);
         daemon.upgrades.last = Some(HaUpgrade {
             // Done when the other one has ended, and what it had is here.
             state: HaUpgradeState::Running,
@@ -208,10 +219,20 @@ impl Successor {
             from_pid: *pid,
             from_version: version.clone(),
             gap_ms: Some(gap_ms),
+            told,
             reopened: Vec::new(),
             why: None,
         });
     }
+}
+
+/// Says how sessions came that could not be copied.
+fn by_addresses(told: &HaUpgradeTold) -> String {
+    let HaUpgradeTold { why, sessions, changed, took_ms } = told;
+    format!(
+        "{sessions} sessions were told by addresses within {took_ms:.1} ms, and {changed} that \
+         changed meanwhile: {why}"
+    )
 }
 
 impl Daemon {

@@ -4,6 +4,7 @@ use super::Placed;
 use super::names::{Head, NoNames};
 use super::place::{self, Place, Which};
 use crate::crew::Crew;
+use crate::sync::Plans;
 use sluice_config::Config;
 use sluice_director::path::{Batch, Former, Owners, Restored};
 use sluice_director::plan::{Names, Plan};
@@ -55,8 +56,9 @@ impl FormerSessions {
         let names = self.head.names();
         let all_of = |tables: &[_], plan| self.restore_network(crew, plan, (&names, seed), tables);
         let mut all = Restored::default();
+        let parts = &Plans::parts(published);
         for (at, tables) in self.networks.iter().enumerate() {
-            let plan = plan_of(&self.head, at, published);
+            let plan = network_plan(&self.head, at, parts);
             // A network that is gone takes its sessions with it.
             all += plan.map(|plan| all_of(tables, plan)).unwrap_or_default();
         }
@@ -105,17 +107,18 @@ fn head_of(state_dir: &Path) -> Option<Head> {
     last
 }
 
-/// The plan of a network of a head: 0 for the default one. A network that is gone has none.
-pub(super) fn plan_of<'p>(
+/// The plan of a network of a head: 0 for the default one. A network that is gone has none. They
+/// are looked for among the parts of a plan, the default network's first.
+pub(super) fn network_plan<'p>(
     head: &Head,
     network: usize,
-    published: &'p Published,
+    parts: &'p [Arc<Plan>],
 ) -> Option<&'p Arc<Plan>> {
     match network.checked_sub(1).and_then(|at| head.networks.get(at)) {
-        None => Some(&published.default.plan),
+        None => parts.first(),
         Some(name) => {
             let is_it = |plan: &&Arc<Plan>| plan.network_name(plan.network) == Some(name);
-            published.isolated.iter().map(|snapshot| &snapshot.plan).find(is_it)
+            parts.get(1..)?.iter().find(is_it)
         }
     }
 }

@@ -7,71 +7,93 @@
 //! A slot may be read while it is written. It is checked as any other, and is another one when it
 //! is read again.
 
-use super::Placed;
-use super::former::plan_of;
-use super::names::{Head, NoNames, read_touched};
-use super::place::Which;
+use super::former::network_plan;
+use super::heard::Heard;
+use super::names::{Head, NoNames};
+use super::place::{Place, Which};
+use super::tables::RunningTables;
+use super::{Placed, Placing};
 use crate::crew::Crew;
+use crate::sync::Plans;
 use sluice_director::path::{Batch, Former, Owners, Restored};
-use sluice_worker::Published;
-use std::fs::File;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use tracing::debug;
-
-/// The least time of a session's last packet that makes it another one.
-const LEAST_SLACK: Duration = Duration::from_secs(1);
+use tracing::{debug, warn};
 
 /// The sessions.
 pub struct RunningSessions {
     names_file: PathBuf,
-    head: Head,
-    /// Of each network, the default one first, a pair of tables for each of its workers.
-    networks: Vec<Vec<[Table; 2]>>,
-    /// When they were read last.
-    read: Option<Instant>,
+    placing: Placing,
+    source: Source,
+    /// What was told by addresses, if they are.
+    told: Option<Told>,
 }
 
-/// A table, as it was read last.
-struct Table {
-    file: Option<File>,
-    slots: Vec<u8>,
-    /// What is read into next.
-    spare: Vec<u8>,
+/// Where they come from.
+enum Source {
+    /// This process reads the slots of the other one, under these names.
+    Slots(Box<Head>, RunningTables),
+    /// The other one tells them, by addresses.
+    Told(Heard),
+}
+
+/// What was told by addresses.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Told {
+    /// Why not by slots.
+    pub why: String,
+    /// Sessions that were told first.
+    pub sessions: u64,
+    /// Sessions that were told later, since they had changed.
+    pub changed: u64,
+    /// How long that took in all.
+    pub took: Duration,
 }
 
 impl RunningSessions {
-    /// Looks at those of the director whose names these are.
+    /// Looks at those of the director whose names these are, and whose sessions are placed so. If
+    /// its slots cannot be read it tells them by the stream, if it can.
     ///
     /// # Errors
-    /// When its names cannot be read, in words.
-    pub fn of(names_file: &Path) -> Result<Self, String> {
-        let head = Head::read(names_file).map_err(|error| match error {
-            NoNames::Absent => format!("{}: it is not there", names_file.display()),
-            NoNames::Unusable(why) | NoNames::OtherLayout(why) => why,
-        })?;
-        // A table that is made later, when a plan first needs it, is opened then.
-        let tables = |network| {
-            let of_worker = |worker| head.tables(worker, network).map(|path| Table::of(&path));
-            (0..head.workers).map(of_worker).collect()
+    /// When it neither can, in words.
+    pub fn of(
+        names_file: &Path,
+        placing: Placing,
+        stream: Option<OwnedFd>,
+    ) -> Result<Self, String> {
+        let why = match Head::read(names_file) {
+            Ok(head) => {
+                let (tables, names_file) = (RunningTables::of(&head), names_file.to_owned());
+                let source = Source::Slots(Box::new(head), tables);
+                return Ok(Self { names_file, placing, source, told: None });
+            }
+            Err(NoNames::Absent) => format!("{}: it is not there", names_file.display()),
+            Err(NoNames::Unusable(why) | NoNames::OtherLayout(why)) => why,
         };
-        let networks = (0..=head.networks.len()).map(tables).collect();
-        Ok(Self { names_file: names_file.to_owned(), head, networks, read: None })
+        let Some(stream) = stream else {
+            return Err(format!("{why}; and the running director cannot tell its sessions"));
+        };
+        warn!(why, "the running director tells its sessions by addresses");
+        let heard = Heard::by(stream.into()).map_err(|error| error.to_string())?;
+        let told = Told { why, ..Told::default() };
+        let names_file = names_file.to_owned();
+        Ok(Self { names_file, placing, source: Source::Told(heard), told: Some(told) })
     }
 
     /// How the sessions are placed.
     pub const fn placed(&self) -> Placed {
-        Placed::of(&self.head)
+        self.placing.placed()
     }
 
     /// The secret of the session hash.
     pub const fn seed(&self) -> u64 {
-        self.head.seed
+        self.placing.seed
     }
 
     /// How many directors have handed over to each other before.
     pub const fn generation(&self) -> u64 {
-        self.head.generation
+        self.placing.generation
     }
 
     /// Where the other one does not keep them.
@@ -84,64 +106,63 @@ impl RunningSessions {
 
     /// Where the other one keeps them.
     pub fn place(&self) -> Which {
-        let first = super::Place::of(&self.head.state_dir, Which::First);
+        let first = Place::of(&self.placing.state_dir, Which::First);
         if first.names_file() == self.names_file { Which::First } else { Which::Second }
     }
 
+    /// What was told by addresses, unless slots were read.
+    pub const fn told(&self) -> Option<&Told> {
+        self.told.as_ref()
+    }
+
     /// Takes up what has become of them since they were read last; at first all of them.
-    pub fn catch_up(&mut self, crew: &Crew, published: &Published) -> Restored {
-        let age = self.read.map_or(Duration::ZERO, |read| read.elapsed());
-        let slack_ms = (2 * age).max(LEAST_SLACK).as_millis() as u32;
+    ///
+    /// # Errors
+    /// When they are told, and that comes to no end.
+    pub fn catch_up(&mut self, crew: &Crew, plans: &Plans) -> std::io::Result<Restored> {
         let began = Instant::now();
-        // Its names change with its plan.
-        if let Ok(head) = Head::read(&self.names_file) {
-            self.head = head;
-        }
-        let names = self.head.names();
-        let shift_ms = self.head.zero_boot_ms.wrapping_sub(crew.zero_boot_ms()) as u32;
-        let owners = Owners::new(self.head.seed, crew.size() as u16);
-        let mut all = Restored::default();
-        for (at, workers) in self.networks.iter_mut().enumerate() {
-            let Some(plan) = plan_of(&self.head, at, published) else { continue };
-            let former = Former::new(plan, &names, owners, (self.head.workers, shift_ms))
-                .scattered(self.head.scattered);
-            let mut batches: Vec<Batch> = (0..crew.size()).map(|_| Batch::default()).collect();
-            for (worker, [narrow, extended]) in (0..).zip(workers) {
-                let paths = self.head.tables(worker, at);
-                let read = [narrow.read(&paths[0]), extended.read(&paths[1])];
-                all += former.sort_changes(worker, read, slack_ms, &mut batches);
+        let all = match &mut self.source {
+            Source::Slots(head, tables) => {
+                // Its names change with its plan.
+                if let Ok(read) = Head::read(&self.names_file) {
+                    **head = read;
+                }
+                catch_up(head, tables, crew, plans)
             }
-            if batches.iter().any(|batch| !batch.is_empty()) {
-                all += crew.restore(plan.network, batches, former.scatters());
-            }
+            Source::Told(heard) => heard.catch_up(crew, plans, &self.placing)?,
+        };
+        let took = began.elapsed();
+        if let Some(told) = &mut self.told {
+            let first = told.took == Duration::ZERO;
+            *(if first { &mut told.sessions } else { &mut told.changed }) += all.sessions;
+            told.took += took;
         }
-        self.read = Some(began);
         let Restored { sessions, expired, unknown, refused, damaged } = all;
-        let took_us = began.elapsed().as_micros() as u64;
+        let took_us = took.as_micros() as u64;
         debug!(sessions, expired, unknown, refused, damaged, took_us, "sessions are copied");
-        all
+        Ok(all)
     }
 }
 
-impl Table {
-    fn of(path: &Path) -> Self {
-        Self { file: File::open(path).ok(), slots: Vec::new(), spare: Vec::new() }
-    }
-
-    /// Reads it: as it was before, and as it is. One that cannot be read has nothing.
-    fn read(&mut self, path: &Path) -> (&[u8], &[u8]) {
-        std::mem::swap(&mut self.slots, &mut self.spare);
-        if self.file.is_none() {
-            self.file = File::open(path).ok();
+/// Reads slots, and takes up what is not as it was.
+fn catch_up(head: &Head, tables: &mut RunningTables, crew: &Crew, plans: &Plans) -> Restored {
+    let (slack_ms, names) = (tables.begin(), head.names());
+    let shift_ms = head.zero_boot_ms.wrapping_sub(crew.zero_boot_ms()) as u32;
+    let owners = Owners::new(head.seed, crew.size() as u16);
+    let mut all = Restored::default();
+    for (at, workers) in tables.networks.iter_mut().enumerate() {
+        let Some(plan) = network_plan(head, at, &plans.of_networks) else { continue };
+        let former =
+            Former::new(plan, &names, owners, (head.workers, shift_ms)).scattered(head.scattered);
+        let mut batches: Vec<Batch> = (0..crew.size()).map(|_| Batch::default()).collect();
+        for (worker, [narrow, extended]) in (0..).zip(workers) {
+            let paths = head.tables(worker, at);
+            let read = [narrow.read(&paths[0]), extended.read(&paths[1])];
+            all += former.sort_changes(worker, read, slack_ms, &mut batches);
         }
-        let read = match &self.file {
-            Some(file) => read_touched(file, &mut self.slots),
-            None => Ok(()),
-        };
-        if let Err(error) = read {
-            tracing::warn!(file = %path.display(), %error, "kept sessions cannot be read");
-            self.slots.clear();
+        if batches.iter().any(|batch| !batch.is_empty()) {
+            all += crew.restore(plan.network, batches, former.scatters());
         }
-        (&self.spare, &self.slots)
     }
+    all
 }

@@ -259,7 +259,7 @@ impl Link {
     fn sort_run(&mut self, real: &Real, sessions: &[Session]) -> u64 {
         let id: Option<RealId> = records::real_name(real)
             .and_then(|name| self.resolver.real(&records::service_name(&real.service), name));
-        let network = id.and_then(|id| self.network_of(id));
+        let network = id.and_then(|id| self.plans.network_of(id));
         let network = network.map(|network| usize::from(network.0));
         let plan = network.and_then(|network| self.plans.of_networks.get(network));
         let (Some(id), Some(network), Some(plan)) = (id, network, plan) else {
@@ -274,12 +274,6 @@ impl Link {
             unknown += u64::from(!importer.place(id, &session, ended, &mut batches));
         }
         unknown
-    }
-
-    /// The network that a real server is in.
-    fn network_of(&self, id: RealId) -> Option<NetworkId> {
-        let plan = &self.plans.whole;
-        Some(plan.service(plan.real(id)?.service)?.network)
     }
 
     fn take_answers(&mut self) {

@@ -46,12 +46,29 @@ pub struct HaUpgrade {
     /// Milliseconds for which no packet was forwarded: what arrived meanwhile waited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gap_ms: Option<f64>,
+    /// How sessions came, if the new process could not read them as they lay in memory; absent
+    /// otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub told: Option<HaUpgradeTold>,
     /// Ports that could not be handed over and were opened again, which takes longer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reopened: Vec<String>,
     /// Why it failed; the process before goes on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
+}
+
+/// Sessions that the process before told by their addresses, as it would tell another director.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct HaUpgradeTold {
+    /// Why they could not be read: their layout is that of another version, say.
+    pub why: String,
+    /// Sessions that were told at first.
+    pub sessions: u64,
+    /// Sessions that were told later, since they had changed.
+    pub changed: u64,
+    /// Milliseconds that it took in all, most of them while packets were forwarded.
+    pub took_ms: f64,
 }
 
 /// How a handover stands.

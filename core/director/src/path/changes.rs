@@ -187,7 +187,11 @@ pub struct Portable {
 
 /// A session by its addresses. `None` when the plan does not know its real server or local address
 /// any more.
-fn portable<F: Family>(plan: &Plan, now: Time, session: &SessionOf<F>) -> Option<Portable> {
+pub(super) fn portable<F: Family>(
+    plan: &Plan,
+    now: Time,
+    session: &SessionOf<F>,
+) -> Option<Portable> {
     let real = plan.real(session.real())?;
     let template = session.state == State::Template;
     let has_remote = F::WIDE && real.forwarding.has_remote();
@@ -291,7 +295,7 @@ fn walk<F: Parse>(
     table.changes.walk.is_none()
 }
 
-fn change(session: &Core, ended: bool, told: Portable) -> Change {
+pub(super) fn change(session: &Core, ended: bool, told: Portable) -> Change {
     Change { real: session.real(), ended, session: told }
 }
 

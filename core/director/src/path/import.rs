@@ -16,7 +16,7 @@ use super::table::Table;
 use super::{Path, Shared, restore, sweep};
 use crate::family::{Family, Ipv4, Ipv6};
 use crate::fib::HopId;
-use crate::plan::{Plan, RealId, Resolver};
+use crate::plan::{Plan, RealId, Resolver, Service};
 use crate::session::{Core, Flow, Session, SessionOf, Sessions, State};
 use crate::time::Time;
 use sluice_wire::ipv4;
@@ -122,8 +122,7 @@ impl<'a> Importer<'a> {
         ended: bool,
         to: &mut [&mut Imports],
     ) -> Option<()> {
-        let service = self.plan.service(self.plan.real(id)?.service)?;
-        if service.extended {
+        if self.service_of(id)?.extended {
             let session = self.session::<Ipv6>(id, told, ended)?;
             to.get_mut(self.worker_of::<Ipv6>(&session))?.extended.push(Import { session, ended });
         } else {
@@ -133,13 +132,28 @@ impl<'a> Importer<'a> {
         Some(())
     }
 
+    /// The service of a real server.
+    pub(super) fn service_of(&self, id: RealId) -> Option<&Service> {
+        self.plan.service(self.plan.real(id)?.service)
+    }
+
+    /// What ids and workers are given by.
+    pub(super) const fn view(&self) -> (&Plan, Owners) {
+        (self.plan, self.owners)
+    }
+
     fn worker_of<F: Family>(&self, session: &SessionOf<F>) -> usize {
         let any = |client, port| self.owners.of(client, port);
         usize::from(home_of::<F>((self.plan, self.owners), session, any))
     }
 
-    /// A session by the ids of the plan.
-    fn session<F: Family>(&self, id: RealId, told: &Portable, ended: bool) -> Option<SessionOf<F>> {
+    /// A session by the ids of the plan, whose `seen_ms` is how long it was idle.
+    pub(super) fn session<F: Family>(
+        &self,
+        id: RealId,
+        told: &Portable,
+        ended: bool,
+    ) -> Option<SessionOf<F>> {
         let real = self.plan.real(id)?;
         let state: State = *bytemuck::checked::try_cast_ref(&told.state).ok()?;
         let mut core = Core {

@@ -7,7 +7,8 @@
 //! not have, and what has timed out since, is left and counted.
 //!
 //! A director may go on while its sessions are read, as it does until it hands over: then they are
-//! read again, and [`Former::sort_changes`] finds what has become of them since.
+//! read again, and [`Former::sort_changes`] finds what has become of them since. One whose slots
+//! have another layout than this program knows reads them itself: see `retell.rs`.
 //!
 //! Nothing is restored of fragments, rates, path MTUs and elephants: they are learned anew.
 
@@ -57,13 +58,30 @@ impl<F: Family> Default for Part<F> {
 }
 
 impl Batch {
+    /// An empty one, whose sessions will take the place of those with their endpoints.
+    pub fn replacing() -> Self {
+        Self { replaces: true, ..Self::default() }
+    }
+
+    /// Adds a session of the IPv4 table, or the end of one.
+    pub(super) fn add_narrow(&mut self, session: SessionOf<Ipv4>, gone: bool) {
+        self.narrow.of(gone).push(session);
+    }
+
+    /// Adds a session of the extended table, or the end of one.
+    pub(super) fn add_extended(&mut self, session: SessionOf<Ipv6>, gone: bool) {
+        self.extended.of(gone).push(session);
+    }
+
+    /// How many sessions and ends there are in it.
+    pub const fn len(&self) -> usize {
+        let Self { narrow, extended, .. } = self;
+        narrow.live.len() + narrow.gone.len() + extended.live.len() + extended.gone.len()
+    }
+
     /// Whether it changes nothing.
     pub const fn is_empty(&self) -> bool {
-        let Self { narrow, extended, .. } = self;
-        narrow.live.is_empty()
-            && narrow.gone.is_empty()
-            && extended.live.is_empty()
-            && extended.gone.is_empty()
+        self.len() == 0
     }
 }
 
@@ -176,8 +194,13 @@ impl<'a> Former<'a> {
         left
     }
 
+    /// The plan that it gives ids of.
+    pub(super) const fn plan(&self) -> &'a Plan {
+        self.plan
+    }
+
     /// Gives each session that is another one than before, and each that is over.
-    fn changes<F: Family>(
+    pub(super) fn changes<F: Family>(
         &self,
         (before, now): (&[u8], &[u8]),
         slack_ms: u32,

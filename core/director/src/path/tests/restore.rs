@@ -5,9 +5,10 @@ use super::modes::{Field, datagram, ends, ip, spec};
 use super::owners::settle;
 use crate::frame::Frame;
 use crate::path::{
-    Batch, Former, MemoryFile, Owners, PagePolicy, Path, PathConfig, Restored, SessionFilter,
-    TableFiles, Verdict,
+    Batch, Former, Importer, MemoryFile, Owners, PagePolicy, Path, PathConfig, Restored,
+    SessionFilter, TableFiles, Verdict,
 };
+use crate::plan::{RealId, Resolver};
 use crate::spec::{
     LocalPool, Mapping, Mode, Network, Persistence, Ports, SnatRule, Spec, VirtualService,
 };
@@ -77,6 +78,19 @@ impl Kept {
 /// Restores what a director left in one of another configuration, whose clock began `later_ms`
 /// later.
 fn restore(before: &Field, kept: &Kept, after: &Field, to: &mut Kept, later_ms: u32) -> Restored {
+    restore_by(Way::Slots, (before, kept), (after, to), later_ms)
+}
+
+/// The same, by slots or told by addresses.
+fn restore_by(
+    way: Way,
+    (before, kept): (&Field, &Kept),
+    (after, to): (&Field, &mut Kept),
+    later_ms: u32,
+) -> Restored {
+    if way == Way::Told {
+        return catch_up(way, (before, kept), (after, to), &[], later_ms).1;
+    }
     let (was, now) = (kept.paths.len() as u16, to.paths.len() as u16);
     let names = before.plan.names();
     let shift = 0_u32.wrapping_sub(later_ms);
@@ -139,8 +153,17 @@ fn sessions_go_on_under_other_ids_and_numbers_of_workers() {
         for (vip, real) in [("198.51.100.200", "192.0.2.11"), ("2001:db8:1::200", "2001:db8:2::11")]
         {
             for prefix in [None, Some(24)] {
-                for (was, now) in [(1, 1), (2, 2), (3, 1), (1, 3), (2, 3)] {
-                    let name = format!("{mode:?}-{was}-{now}");
+                for (was, now, way) in [
+                    (1, 1, Way::Slots),
+                    (2, 2, Way::Slots),
+                    (3, 1, Way::Slots),
+                    (1, 3, Way::Slots),
+                    (2, 3, Way::Slots),
+                    (1, 1, Way::Told),
+                    (2, 2, Way::Told),
+                    (2, 3, Way::Told),
+                ] {
+                    let name = format!("{mode:?}-{was}-{now}-{way:?}");
                     let mut one = spec(mode, vip, real, 0);
                     one.services[0].persistence =
                         prefix.map(|prefix| Persistence { timeout_s: 300, prefix });
@@ -153,7 +176,7 @@ fn sessions_go_on_under_other_ids_and_numbers_of_workers() {
                     let mut to = start(&after, now, "after");
                     // The clock began when the other's stood just before its requests.
                     let later = before.now.0 as u32 - 500;
-                    let got = restore(&before, &kept, &after, &mut to, later);
+                    let got = restore_by(way, (&before, &kept), (&after, &mut to), later);
                     let templates: u32 = kept.paths.iter().map(Path::templates).sum();
                     let all = u64::from(live + templates);
                     assert_eq!(got, Restored { sessions: all, ..got }, "{name} {prefix:?}");
@@ -177,8 +200,16 @@ fn sessions_go_on_under_other_ids_and_numbers_of_workers() {
     }
 }
 
+/// How sessions go over: by their slots, or told by addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Slots,
+    Told,
+}
+
 /// Takes up what has become of sessions since they were copied, as they lay in memory then.
 fn catch_up(
+    way: Way,
     (before, kept): (&Field, &Kept),
     (after, to): (&Field, &mut Kept),
     copy: &[[Vec<u8>; 2]],
@@ -187,17 +218,48 @@ fn catch_up(
     let (was, now) = (kept.paths.len() as u16, to.paths.len() as u16);
     let (names, shift) = (before.plan.names(), 0_u32.wrapping_sub(later_ms));
     let former = Former::new(&after.plan, &names, Owners::new(SEED, now), (was, shift));
-    let mut batches = vec![Batch::default(); usize::from(now)];
+    let mut batches = vec![Batch::replacing(); usize::from(now)];
     let (slots, mut all, none) = (kept.slots(), Restored::default(), [Vec::new(), Vec::new()]);
     for (worker, [narrow, extended]) in slots.iter().enumerate() {
         let [old, old_extended] = copy.get(worker).unwrap_or(&none);
         let tables: [(&[u8], &[u8]); 2] = [(old, narrow), (old_extended, extended)];
-        all += former.sort_changes(worker as u16, tables, 1000, &mut batches);
+        all += match way {
+            Way::Slots => former.sort_changes(worker as u16, tables, 1000, &mut batches),
+            Way::Told => {
+                let told_at = Time(before.now.0 - u64::from(later_ms));
+                tell((before, was), worker as u16, tables, after, told_at, &mut batches)
+            }
+        };
     }
     for (path, batch) in to.paths.iter_mut().zip(&batches) {
         all += path.restore(&after.plan, after.now, batch, former.scatters());
     }
     (slots, all)
+}
+
+/// Tells a worker's sessions by addresses, which get their places in another configuration.
+fn tell(
+    (before, workers): (&Field, u16),
+    worker: u16,
+    tables: [(&[u8], &[u8]); 2],
+    after: &Field,
+    told_at: Time,
+    batches: &mut [Batch],
+) -> Restored {
+    let (names, now) = (before.plan.names(), batches.len() as u16);
+    let teller = Former::new(&before.plan, &names, Owners::new(SEED, workers), (workers, 0));
+    let (resolver, owners) = (Resolver::new(&after.plan), Owners::new(SEED, now));
+    let importer = Importer::new(&after.plan, &resolver, owners);
+    let (was, mut unknown) = (Some(worker).filter(|_| workers == now), 0);
+    let mut left = teller.tell_changes(tables, (1000, before.now), |mut change| {
+        let real = &names.reals[change.real.0 as usize];
+        let service = &names.services[usize::from(real.service.0)];
+        let found = resolver.real(service, (real.address, real.port, real.mode));
+        change.real = found.unwrap_or(RealId(u32::MAX));
+        unknown += u64::from(!importer.restores(&change, (was, told_at), batches));
+    });
+    left.unknown += unknown;
+    left
 }
 
 /// A director goes on while its sessions are copied: those that end, those that are new, and those
@@ -207,8 +269,10 @@ fn what_changes_while_sessions_are_copied_is_taken_up() {
     for mode in [Mode::Fnat, Mode::Nat, Mode::Dr] {
         for (vip, real) in [("198.51.100.200", "192.0.2.11"), ("2001:db8:1::200", "2001:db8:2::11")]
         {
-            for (was, now) in [(1, 1), (2, 2), (2, 3)] {
-                let name = format!("changes-{mode:?}-{was}-{now}");
+            let ways = [Way::Slots, Way::Told];
+            let all = ways.map(|way| [(1, 1, way), (2, 2, way), (2, 3, way)]);
+            for (was, now, way) in all.into_iter().flatten() {
+                let name = format!("changes-{mode:?}-{was}-{now}-{way:?}");
                 let one = spec(mode, vip, real, 0);
                 let before = Field::new(&one);
                 let mut kept = start(&before, was, &name);
@@ -227,9 +291,9 @@ fn what_changes_while_sessions_are_copied_is_taken_up() {
                     clients.map(ask).collect::<Vec<_>>()
                 };
                 some(&before, &mut kept.paths, 0..20);
-                let (copy, got) = catch_up((&before, &kept), (&after, &mut to), &[], later);
+                let (copy, got) = catch_up(way, (&before, &kept), (&after, &mut to), &[], later);
                 assert_eq!(got, Restored { sessions: 20, ..Restored::default() }, "{name}");
-                let (same, got) = catch_up((&before, &kept), (&after, &mut to), &copy, later);
+                let (same, got) = catch_up(way, (&before, &kept), (&after, &mut to), &copy, later);
                 assert!(same == copy && got == Restored::default(), "{name}: {got:?}");
                 for path in &mut kept.paths {
                     let (all, mut next) = (SessionFilter::default(), Some(0));
@@ -238,7 +302,7 @@ fn what_changes_while_sessions_are_copied_is_taken_up() {
                     }
                 }
                 let arrived = some(&before, &mut kept.paths, 10..40);
-                let (_, got) = catch_up((&before, &kept), (&after, &mut to), &copy, later);
+                let (_, got) = catch_up(way, (&before, &kept), (&after, &mut to), &copy, later);
                 assert_eq!(got.refused + got.unknown + got.damaged, 0, "{name}: {got:?}");
                 let live = |paths: &[Path]| paths.iter().map(Path::live_sessions).sum::<u32>();
                 assert_eq!((live(&kept.paths), live(&to.paths)), (30, 30), "{name}");
@@ -260,7 +324,14 @@ fn what_changes_while_sessions_are_copied_is_taken_up() {
 #[test]
 fn mappings_of_source_nat_go_on() {
     for mapping in [Mapping::EndpointIndependent, Mapping::PerSession] {
-        for (was, now) in [(1, 1), (2, 2), (2, 3)] {
+        for (was, now, way) in [
+            (1, 1, Way::Slots),
+            (2, 2, Way::Slots),
+            (2, 3, Way::Slots),
+            (1, 1, Way::Told),
+            (2, 2, Way::Told),
+            (2, 3, Way::Told),
+        ] {
             let mut out = spec(Mode::Dr, "198.51.100.200", "192.0.2.11", 0);
             out.pools.push(LocalPool {
                 network: String::new(),
@@ -291,10 +362,10 @@ fn mappings_of_source_nat_go_on() {
             let mut after = Field::new(&with_another_first(&out));
             after.now = before.now;
             let mut to = start(&after, now, "snat-after");
-            let got = restore(&before, &kept, &after, &mut to, 0);
+            let got = restore_by(way, (&before, &kept), (&after, &mut to), 0);
             assert_eq!(got, Restored { sessions: 5, ..Restored::default() }, "{mapping:?}");
             let again: Vec<_> = (1..=5).map(|far| ask(&after, &mut to.paths, far)).collect();
-            assert_eq!(again, first, "{mapping:?} {was} {now}");
+            assert_eq!(again, first, "{mapping:?} {was} {now} {way:?}");
             if mapping == Mapping::EndpointIndependent && was == now {
                 let sixth = ask(&after, &mut to.paths, 6);
                 assert_eq!(sixth.0, first[0].0, "the mapping is there still");
