@@ -102,6 +102,14 @@ fn traffic(field: &Fixture) -> Result<[Running; 3], LabError> {
     let mut numbers = client.start("numbers", "python3", &args)?;
     numbers.wait_for_words("open", SOON)?;
     let ends = [format!("{}:40000", field.bed.client_address()), field.server(echo)];
+    // Its rate is known from then on: that of before it is spread.
+    wait_until("the flow to be seen", SOON, || {
+        let said = field.director.ask("elephants")?;
+        let mut all = said["elephants"].as_array().into_iter().flatten();
+        let packets = |one: &serde_json::Value| one["inbound"]["packets_per_s"].as_u64();
+        let is_it = |one: &serde_json::Value| one["session"]["client"] == *ends[0];
+        Ok(all.any(|one| is_it(one) && packets(one) > Some(0)).then_some(()))
+    })?;
     field.director.sluice(&["elephants", "pin", "udp", &ends[0], &ends[1]])?;
     let short = client.start("short", "sh", &["-c", &short])?;
     Ok([short, client.start("long", "sh", &["-c", &long])?, numbers])

@@ -55,7 +55,11 @@ pub fn run_traced(recipe: &Recipe) -> (Result<Outcome, Failure>, Vec<String>) {
 }
 
 fn begin(recipe: &Recipe, traced: bool) -> (Result<Outcome, Failure>, Vec<String>) {
-    let failed = |what, outcome: Outcome| Failure { what, packets: outcome.packets, outcome };
+    let failed = |what, outcome: Outcome| Failure {
+        what,
+        packets: outcome.packets,
+        outcome: Box::new(outcome),
+    };
     let mut sim = match Sim::new(recipe) {
         Ok(sim) => sim,
         Err(what) => return (Err(failed(what, Outcome::default())), Vec::new()),

@@ -81,7 +81,7 @@ pub struct Failure {
     /// Packets that had gone into the director by then.
     pub packets: u64,
     /// The run up to then.
-    pub outcome: Outcome,
+    pub outcome: Box<Outcome>,
 }
 
 /// A world at work.
