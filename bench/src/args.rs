@@ -250,6 +250,9 @@ pub struct Cps {
     /// Tell which sessions change, as for other directors; who takes it up is not timed
     #[arg(long)]
     pub sync: bool,
+    /// One full pull follows the other: the worker tells all of its sessions all the time
+    #[arg(long, requires = "sync")]
+    pub pull: bool,
     /// How long to measure
     #[arg(long, default_value_t = 5.0, value_parser = seconds)]
     pub seconds: f64,

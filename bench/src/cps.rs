@@ -200,6 +200,9 @@ pub fn run(args: &Cps) -> Result<Report, BenchError> {
     if args.sync {
         station.tell()?;
     }
+    if args.pull {
+        station.pull();
+    }
     let mut report = live(args, &others, &mut station, tsc_hz)?;
     (report.machine, report.table) = (machine, station.worker().path().memory());
     drop(station);
@@ -238,7 +241,7 @@ fn live(
         let took = lives.station.settle("measuring", frames, None)?;
         lives.finish(round % JUDGE_EVERY == 0)?;
         worked += took;
-        let told = lives.station.take_told();
+        let told = lives.station.take_told(args.pull);
         if settled {
             changes += told;
             cycles.push(took as f64 / args.group as f64);
@@ -332,6 +335,7 @@ impl Report {
             "burst": sluice_director::path::BURST,
             "connections": self.connections,
             "sync": args.sync,
+            "pull": args.pull,
             "changes_told": self.changes,
             "packets_judged": self.judged,
             "wall_s": rounded(self.wall_s),

@@ -2,7 +2,7 @@
 
 use super::Station;
 use crate::error::BenchError;
-use sluice_worker::{Outbox, Wake};
+use sluice_worker::{Outbox, Told, Wake};
 
 impl Station {
     /// Has the worker tell which sessions change.
@@ -15,8 +15,24 @@ impl Station {
         Ok(())
     }
 
-    /// Takes what the worker has told, and gives how many changes these are.
-    pub fn take_told(&mut self) -> u64 {
-        self.told.iter_mut().map(|told| std::iter::from_fn(|| told.pop().ok()).count() as u64).sum()
+    /// Has the worker tell all of its sessions, as for a director that starts.
+    pub fn pull(&mut self) {
+        self.worker.begin_walk(1);
+    }
+
+    /// Takes what the worker has told, and gives how many sessions these are. `again` has it begin
+    /// anew when it has told all.
+    pub fn take_told(&mut self, again: bool) -> u64 {
+        let (mut sessions, mut all) = (0, false);
+        for told in self.told.iter_mut().flat_map(|told| std::iter::from_fn(|| told.pop().ok())) {
+            match told {
+                Told::Change(_) => sessions += 1,
+                Told::Walked(_) => all = true,
+            }
+        }
+        if again && all {
+            self.pull();
+        }
+        sessions
     }
 }
