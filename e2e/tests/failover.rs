@@ -159,6 +159,40 @@ fn alone_a_director_that_is_killed_is_replaced_and_takes_back() {
     });
 }
 
+/// keepalived says what it does, by its FIFO: it is an event and a line of `sluice ha`.
+#[test]
+fn alone_what_keepalived_says_is_told() {
+    on_pair(here!(alone_what_keepalived_says_is_told), ["", ""], |pair| {
+        let says = |pair: &mut Pair, index: usize, state: &str| {
+            wait_until(&format!("{state} to be told"), SOON, || {
+                let ha = pair.nodes[index].director()?.ask("ha")?;
+                let told = ha["transitions"].as_array().cloned().unwrap_or_default();
+                let is_it = |it: &&serde_json::Value| it["kind"] == "group";
+                let group = told.iter().find(is_it).is_some_and(|it| it["state"] == state);
+                Ok((group && ha.get("disagreement").is_none()).then_some(()))
+            })
+        };
+        says(pair, 0, "master")?;
+        says(pair, 1, "backup")?;
+        pair.nodes[0].kill_director()?;
+        says(pair, 1, "master")?;
+        pair.nodes[0].start_director()?;
+        master(pair, 0)?;
+        says(pair, 0, "master")?;
+        says(pair, 1, "backup")?;
+        let director = pair.nodes[1].director()?;
+        let events = director.sluice(&["events", "--kind", "ha"])?;
+        expect(events.contains("group sluice became MASTER by keepalived"), || events)?;
+        // What is forged moves nothing, and is seen to disagree.
+        director.sluice(&["ha", "notify", "GROUP", "sluice", "MASTER", "0"])?;
+        let ha = director.ask("ha")?;
+        let differs = ha["disagreement"].as_str().unwrap_or_default();
+        expect(differs.contains("no virtual address") && ha["role"] == "standby", || {
+            format!("{ha}")
+        })
+    });
+}
+
 /// The primary comes back whole.
 fn back(pair: &mut Pair) -> Result<(), LabError> {
     measured("primary's director and keepalived started again", pair, |pair| {

@@ -1,10 +1,11 @@
 //! `sluice ha check`, `sluice ha drain` and `sluice ha config`: what moves the addresses of two
-//! directors, by keepalived; and `sluice ha upgrade`, which replaces the process of one. Showing
-//! them is done where everything is shown.
+//! directors, by keepalived; `sluice ha notify`, which tells what it has done; and `sluice ha
+//! upgrade`, which replaces the process of one. Showing them is done where everything is shown.
 
 mod check;
 mod drain;
 mod keepalived;
+mod notify;
 mod upgrade;
 
 use std::error::Error;
@@ -25,6 +26,7 @@ pub fn run(doing: &Doing, socket: &Socket) -> Result<ExitCode, Box<dyn Error>> {
     match doing {
         Doing::Check(asked) => check::run(asked, socket),
         Doing::Drain(asked) => drain::run(asked, socket),
+        Doing::Notify(asked) => notify::run(asked, socket),
         Doing::Upgrade(asked) => upgrade::run(asked, socket),
         Doing::Config(Config::Keepalived(asked)) => {
             let text = keepalived::made(asked, socket)?;

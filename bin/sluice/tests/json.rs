@@ -23,6 +23,7 @@ const LINES: &[&str] = &[
     "ha",
     "ha check",
     "ha drain",
+    "ha notify GROUP sluice MASTER 0",
     "ha upgrade",
     "events",
     "stages",

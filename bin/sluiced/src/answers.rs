@@ -44,6 +44,7 @@ impl Daemon {
             }
             Call::Ha(reply) => drop(reply.send(self.ha())),
             Call::Drain { draining, by, reply } => drop(reply.send(self.drain(draining, by))),
+            Call::Notify { said, by, reply } => drop(reply.send(self.notified(said, by))),
             Call::Upgrade { by, reply } => {
                 self.upgrade(Some(by));
                 drop(reply.send(self.ha()));

@@ -1,8 +1,11 @@
 //! Which virtual addresses the machine has, and since when. What moves them (keepalived, a routing
 //! daemon, an operator) does so by the kernel, which is all that is looked at.
 
+mod transitions;
+
 use crate::daemon::Daemon;
-use sluice_api::model::{Event, EventKind, Ha, HaAddress, HaRole};
+use crate::handover::unix_s;
+use sluice_api::model::{Event, EventKind, Ha, HaAddress, HaNotify, HaRole, HaTransition};
 use sluice_director::plan::{Plan, Service};
 use sluice_director::spec::NetworkId;
 use sluice_linux::Kernel;
@@ -11,6 +14,7 @@ use sluice_sync::Standing;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Instant;
+use transitions::Transitions;
 
 /// The virtual addresses of the running plan.
 #[derive(Debug, Default)]
@@ -18,6 +22,8 @@ pub(crate) struct Addresses {
     held: BTreeMap<IpAddr, Held>,
     /// Whether another director is to take over.
     draining: bool,
+    /// What programs that move them say.
+    told: Transitions,
 }
 
 #[derive(Debug)]
@@ -63,8 +69,13 @@ impl Addresses {
     }
 
     /// Begins where another process of this director ends.
-    pub const fn begin(&mut self, draining: bool) {
-        self.draining = draining;
+    pub fn begin(&mut self, draining: bool, transitions: Vec<HaTransition>) {
+        (self.draining, self.told) = (draining, Transitions::begin(transitions));
+    }
+
+    /// What programs have said that move addresses.
+    pub fn transitions(&self) -> Vec<HaTransition> {
+        self.told.shown()
     }
 
     /// Whether another director is to take over.
@@ -103,9 +114,9 @@ impl Addresses {
             role,
             draining: self.draining,
             addresses,
-            announce: Vec::new(),
-            sync: None,
-            upgrade: None,
+            transitions: self.told.shown(),
+            disagreement: self.told.disagreement(held, all),
+            ..Ha::default()
         }
     }
 }
@@ -140,6 +151,16 @@ impl Daemon {
             self.operator.server.note_all([event]);
         }
         self.announce();
+        self.ha()
+    }
+
+    /// A program says what a group of addresses has become. That is told, and changes nothing.
+    pub fn notified(&mut self, said: HaNotify, by: Author) -> Ha {
+        if let Some(reason) = self.kernel.addresses.told.note(said, unix_s()) {
+            tracing::info!("{reason}");
+            let event = Event { author: Some(by), ..Event::new(EventKind::Ha, reason) };
+            self.operator.server.note_all([event]);
+        }
         self.ha()
     }
 

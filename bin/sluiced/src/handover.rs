@@ -29,8 +29,9 @@ mod successor;
 use crate::kept::Placing;
 use crate::ports::{Given, LeftBehind, Wanted};
 pub(crate) use channel::Channel;
-pub(crate) use predecessor::Upgrades;
+pub(crate) use predecessor::{Upgrades, unix_s};
 use serde::{Deserialize, Serialize};
+use sluice_api::model::HaTransition;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 pub(crate) use successor::{Successor, channel, tell_failure};
@@ -72,6 +73,9 @@ struct Offer {
     down: Vec<(String, SocketAddr)>,
     /// Whether another director is to take over.
     draining: bool,
+    /// What programs said that move addresses.
+    #[serde(default)]
+    transitions: Vec<HaTransition>,
     /// Whether it has the sessions of its peers.
     synchronised: bool,
 }

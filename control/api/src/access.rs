@@ -24,10 +24,11 @@ use crate::tokens::{Role, Tokens};
 /// What anybody may ask for.
 const OPEN: [&str; 1] = ["/healthz"];
 /// What `operate` may do besides looking: method and route.
-const OPERATED: [(Method, &str); 7] = [
+const OPERATED: [(Method, &str); 8] = [
     (Method::PATCH, "/v1/config/services/{name}/reals/{real}"),
     (Method::POST, "/v1/config/reload"),
     (Method::POST, "/v1/ha/drain"),
+    (Method::POST, "/v1/ha/notify"),
     (Method::POST, "/v1/ha/upgrade"),
     (Method::POST, "/v1/elephants/pin"),
     (Method::POST, "/v1/elephants/unpin"),
@@ -231,6 +232,7 @@ mod tests {
             (Method::DELETE, real, Some(Role::Admin)),
             (Method::POST, "/v1/config/reload", Some(Role::Operate)),
             (Method::POST, "/v1/ha/drain", Some(Role::Operate)),
+            (Method::POST, "/v1/ha/notify", Some(Role::Operate)),
             (Method::POST, "/v1/ha/upgrade", Some(Role::Operate)),
             (Method::POST, "/v1/elephants/pin", Some(Role::Operate)),
             (Method::POST, "/v1/elephants/unpin", Some(Role::Operate)),

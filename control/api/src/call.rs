@@ -8,8 +8,8 @@ use sluice_state::{Applied, Author, Entry, Epoch, Key, Refusal, Request, View};
 
 use crate::look::{LookRefusal, Pieces};
 use crate::model::{
-    Drops, Elephants, FlowPin, Ha, Health, HistoryPage, Killed, Networks, Ports, PortsRules, Rates,
-    RatesQuery, Services, Sessions, SpreadFlows, Stages, Status,
+    Drops, Elephants, FlowPin, Ha, HaNotify, Health, HistoryPage, Killed, Networks, Ports,
+    PortsRules, Rates, RatesQuery, Services, Sessions, SpreadFlows, Stages, Status,
 };
 use crate::model::{LookKind, LookRequest};
 use crate::query::SessionQuery;
@@ -78,6 +78,15 @@ pub enum Call {
     Drain {
         /// Whether it is.
         draining: bool,
+        /// Who asks.
+        by: Author,
+        /// For what high availability is then.
+        reply: Reply<Ha>,
+    },
+    /// A program that moves addresses says what a group of them has become.
+    Notify {
+        /// What.
+        said: HaNotify,
         /// Who asks.
         by: Author,
         /// For what high availability is then.

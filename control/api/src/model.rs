@@ -29,8 +29,8 @@ pub use balance::{
 };
 pub use config::{Changed, HistoryLine, HistoryPage};
 pub use ha::{
-    Ha, HaAddress, HaAnnounce, HaDatagrams, HaDrain, HaPeer, HaReports, HaRole, HaStanding, HaSync,
-    HaUpgrade, HaUpgradeState, HaUpgradeTold,
+    Ha, HaAddress, HaAnnounce, HaDatagrams, HaDrain, HaGroupKind, HaGroupState, HaNotify, HaPeer,
+    HaReports, HaRole, HaStanding, HaSync, HaTransition, HaUpgrade, HaUpgradeState, HaUpgradeTold,
 };
 pub use health::{Checked, Event, EventKind, Events, Health, HealthState, Probe, ProbeOutcome};
 pub use load::{Elephant, Elephants, Rate, StageTicks, Stages, WorkerStages};

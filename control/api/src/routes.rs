@@ -34,7 +34,7 @@ use crate::query::WrongValue;
 use crate::repeat::{self, Repeats};
 
 /// Every resource.
-pub(crate) const PATHS: [&str; 29] = [
+pub(crate) const PATHS: [&str; 30] = [
     "/v1/status",
     "/v1/services",
     "/v1/sessions",
@@ -59,6 +59,7 @@ pub(crate) const PATHS: [&str; 29] = [
     "/healthz",
     "/v1/ha",
     "/v1/ha/drain",
+    "/v1/ha/notify",
     "/v1/ha/upgrade",
     "/v1/networks",
     "/v1/elephants/pin",

@@ -253,6 +253,13 @@ families! {
          directors is 1.";
     VIP_CHANGES, "sluice_vip_changes", Counter, ["vip"], "How often the address came or left.";
     DRAINING, "sluice_draining", Gauge, [], "1 while another director is to take over.";
+    GROUP_STATE, "sluice_vrrp_state", Gauge, ["program" "kind" "name" "state"],
+        "1 for what keepalived said last of a group or an instance: master, backup, fault, stop \
+         (only with `sluice ha notify`).";
+    GROUP_CHANGES, "sluice_vrrp_transitions", Counter, ["program" "kind" "name"],
+        "How often the group or instance became something else (only with `sluice ha notify`).";
+    DISAGREES, "sluice_vrrp_disagrees", Gauge, [],
+        "1 while what keepalived said and the kernel's addresses disagree.";
     ANNOUNCED, "sluice_announced_addresses", Gauge, ["kind"],
         "Addresses that routing daemons are to announce: vip, pool (only with `[announce]`).";
     UNSERVED, "sluice_unserved_vips", Gauge, [],

@@ -384,6 +384,7 @@ pub(crate) fn addresses(page: &mut Page, ha: &model::Ha) {
     page.family(&f::VIP_CHANGES);
     tagged.iter().for_each(|(tag, it)| page.sample(tag, None, it.changes));
     page.one(&f::DRAINING, ha.draining);
+    groups(page, ha);
     if ha.announce.is_empty() {
         return;
     }
@@ -394,6 +395,27 @@ pub(crate) fn addresses(page: &mut Page, ha: &model::Ha) {
         page.sample(&labels(&[("kind", kind)]), None, count);
     }
     page.one(&f::UNSERVED, sum(|it| it.unserved.len() as u64));
+}
+
+/// What programs that move addresses say.
+fn groups(page: &mut Page, ha: &model::Ha) {
+    let tagged = ha.transitions.iter().map(|it| {
+        let kind = match it.last.kind {
+            model::HaGroupKind::Group => "group",
+            model::HaGroupKind::Instance => "instance",
+        };
+        let (program, name) = (&*it.last.program, &*it.last.name);
+        (labels(&[("program", program), ("kind", kind), ("name", name)]), it)
+    });
+    let tagged: Vec<_> = tagged.collect();
+    page.family(&f::GROUP_STATE);
+    for (tag, it) in &tagged {
+        let state = it.last.state.name().to_ascii_lowercase();
+        page.sample(tag, Some(("state", &*state)), true);
+    }
+    page.family(&f::GROUP_CHANGES);
+    tagged.iter().for_each(|(tag, it)| page.sample(tag, None, it.changes));
+    page.one(&f::DISAGREES, ha.disagreement.is_some());
 }
 
 type PeerColumn = (&'static Family, fn(&model::HaPeer) -> Value);

@@ -13,6 +13,7 @@ Examples:
   sluice ha check
   sluice ha drain --stop
   sluice ha upgrade
+  sluice ha notify GROUP sluice MASTER 0
   sluice ha config keepalived --interface eth0 --role primary > /etc/keepalived/keepalived.conf";
 
 pub const CHECK_ABOUT: &str = "\
@@ -54,6 +55,22 @@ Examples:
   sluice ha upgrade --json
   kill -USR2 \"$(pidof sluiced)\"       # the same, without waiting for what comes of it";
 
+pub const NOTIFY_ABOUT: &str = "\
+Tells the director what keepalived says it has done: called by keepalived, not by people.
+
+With one word: the FIFO to read from, as keepalived's `vrrp_notify_fifo_script` names it; it reads \
+until the FIFO ends, and tells what a director that is away has missed when it is back. With four \
+words: one transition, as keepalived's `notify` has them.
+
+The director shows and records it (`sluice ha`, `sluice events --kind ha`, metrics) and decides \
+nothing by it: its role is by the kernel's addresses.";
+
+pub const NOTIFY_EXAMPLES: &str = "\
+Examples:
+  sluice ha notify /run/sluice-vrrp.fifo
+  sluice ha notify GROUP sluice MASTER 0
+  sluice ha notify INSTANCE sluice_v4 BACKUP 240";
+
 pub const KEEPALIVED_ABOUT: &str = "\
 Prints a complete keepalived.conf for one of two directors.
 
@@ -88,6 +105,9 @@ pub enum Doing {
     /// Starts the director's program again and hands over to the new process
     #[command(long_about = UPGRADE_ABOUT, after_help = UPGRADE_EXAMPLES)]
     Upgrade(Upgrade),
+    /// Tells the director what keepalived says it has done
+    #[command(long_about = NOTIFY_ABOUT, after_help = NOTIFY_EXAMPLES)]
+    Notify(Notify),
     /// Prints the configuration of a program that moves the addresses
     #[command(subcommand)]
     Config(Config),
@@ -137,6 +157,18 @@ pub struct Upgrade {
     /// How to ask.
     #[command(flatten)]
     pub asking: Asking,
+}
+
+/// `sluice ha notify`.
+#[derive(Debug, Args)]
+pub struct Notify {
+    /// How to ask.
+    #[command(flatten)]
+    pub asking: Asking,
+    /// A FIFO; or GROUP or INSTANCE, its name, its state (MASTER, BACKUP, FAULT, STOP, DELETED) and
+    /// its priority
+    #[arg(required = true, num_args = 1..=4, value_name = "WORD")]
+    pub words: Vec<String>,
 }
 
 /// `sluice ha config`.

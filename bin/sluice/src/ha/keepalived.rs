@@ -14,6 +14,8 @@ use crate::{Socket, USUAL_FILE};
 
 /// Most addresses that an advert has; the others are not told, but move as well.
 const ADVERTISED: usize = 20;
+/// Where keepalived writes what it does.
+const USUAL_FIFO: &str = "/run/sluice-vrrp.fifo";
 /// How long `sluice ha check --alive` watches a director: keepalived starts it each second and
 /// leaves a turn out while it still runs. What remains must do for its start and its end.
 const HOLD_MS: u32 = 900;
@@ -29,8 +31,8 @@ pub fn made(asked: &Keepalived, socket: &Socket) -> Result<String, Box<dyn Error
     }
     let socket = socket.path(None);
     let (config, origin) = configuration(asked.config.as_deref(), socket)?;
-    let command = command(&std::env::current_exe()?, socket)?;
-    Ok(text(asked, &config, &origin, &command)?)
+    let called = Called::by(&std::env::current_exe()?, socket)?;
+    Ok(text(asked, &config, &origin, &called)?)
 }
 
 /// A configuration, and what to call it. A director also has what came by its API.
@@ -47,6 +49,26 @@ fn configuration(file: Option<&Path>, socket: &Path) -> Result<(Config, String),
         }
         Err(ApiError::Absent(_) | ApiError::Dead(_)) => of_file(Path::new(USUAL_FILE)),
         Err(error) => Err(error.into()),
+    }
+}
+
+/// What keepalived calls.
+struct Called {
+    /// The beginning of each command line.
+    command: String,
+    /// Where it writes what it does. Not beside the usual socket, whose directory goes with the
+    /// director.
+    fifo: String,
+}
+
+impl Called {
+    fn by(program: &Path, socket: &Path) -> Result<Self, String> {
+        let command = command(program, socket)?;
+        let fifo = match socket == Path::new(DEFAULT_SOCKET) {
+            true => USUAL_FIFO.to_owned(),
+            false => format!("{}.vrrp", socket.display()),
+        };
+        Ok(Self { command, fifo })
     }
 }
 
@@ -155,12 +177,12 @@ fn groups(asked: &Keepalived, config: &Config) -> Result<Vec<Group>, String> {
     Ok(vec![first, group(Role::Secondary, "sluice_second", next)])
 }
 
-/// The whole file; `command` calls this program.
+/// The whole file; `called` is what it has of this program.
 fn text(
     asked: &Keepalived,
     config: &Config,
     origin: &str,
-    command: &str,
+    called: &Called,
 ) -> Result<String, String> {
     if config.services.is_empty() && config.snat.is_empty() {
         return Err(format!(
@@ -170,8 +192,8 @@ fn text(
     let groups = groups(asked, config)?;
     let mut out = String::new();
     // Writing to a string does not fail.
-    let _ = write_head(&mut out, asked, origin, &groups);
-    let _ = write_scripts(&mut out, asked, command);
+    let _ = write_head(&mut out, asked, origin, &groups, called);
+    let _ = write_scripts(&mut out, asked, &called.command);
     for Group { name, instances } in &groups {
         if instances.len() > 1 {
             let _ = write_group(&mut out, name, instances);
@@ -189,6 +211,7 @@ fn write_head(
     asked: &Keepalived,
     origin: &str,
     groups: &[Group],
+    called: &Called,
 ) -> std::fmt::Result {
     let instances = groups.iter().flat_map(|group| &group.instances);
     let count = |v4| {
@@ -202,8 +225,11 @@ fn write_head(
     out.write_str(
         "global_defs {\n    vrrp_version 3\n    script_user root\n    enable_script_security\n    \
          max_auto_priority 50\n    vrrp_garp_master_delay 1\n    vrrp_garp_master_repeat 2\n    \
-         vrrp_garp_master_refresh 10\n}\n\n",
-    )
+         vrrp_garp_master_refresh 10\n",
+    )?;
+    // What keepalived does is told to the director, in its order.
+    writeln!(out, "    vrrp_notify_fifo {}", called.fifo)?;
+    writeln!(out, "    vrrp_notify_fifo_script \"{} ha notify\"\n}}\n", called.command)
 }
 
 fn write_scripts(out: &mut String, asked: &Keepalived, command: &str) -> std::fmt::Result {

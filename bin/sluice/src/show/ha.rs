@@ -1,8 +1,10 @@
 //! `sluice ha`.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use sluice_api::model::{
-    Ha, HaAnnounce, HaDatagrams, HaPeer, HaReports, HaRole, HaStanding, HaSync, HaUpgrade,
-    HaUpgradeState, HaUpgradeTold,
+    Ha, HaAnnounce, HaDatagrams, HaNotify, HaPeer, HaReports, HaRole, HaStanding, HaSync,
+    HaTransition, HaUpgrade, HaUpgradeState, HaUpgradeTold,
 };
 
 use super::figures::{count, span};
@@ -48,6 +50,12 @@ pub fn ha(ha: &Ha) -> Shown {
     if ha.draining {
         remark += "\ndraining: another director is to take over (`sluice ha drain --undo` ends it)";
     }
+    for told in &ha.transitions {
+        remark += &format!("\n{}", transition(told));
+    }
+    if let Some(disagreement) = &ha.disagreement {
+        remark += &format!("\nthey disagree: {disagreement}");
+    }
     for announce in &ha.announce {
         remark += &format!("\n{}", announced(announce));
     }
@@ -59,6 +67,15 @@ pub fn ha(ha: &Ha) -> Shown {
         remark += &format!("\n{}", upgraded(upgrade));
     }
     Shown { text, remark: Some(remark) }
+}
+
+/// What a group became last, and by whom.
+fn transition(told: &HaTransition) -> String {
+    let HaNotify { program, name, state, .. } = &told.last;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let ago = span(now.saturating_sub(told.at_unix_s) as f64);
+    let changes = told.changes;
+    format!("{program}: {name} became {} {ago} ago ({changes} transitions)", state.name())
 }
 
 /// What came of the last handover to a new process.

@@ -344,6 +344,8 @@ fn ha() {
         services: 2,
     };
     let ha = Ha {
+        transitions: Vec::new(),
+        disagreement: None,
         draining: false,
         announce: Vec::new(),
         sync: None,

@@ -177,6 +177,7 @@ impl Daemon {
             huge: (self.dataplane.eal.huge_pages(), kept.is_huge()),
             down: self.health.down(&self.dataplane.plan),
             draining: self.kernel.addresses.is_draining(),
+            transitions: self.kernel.addresses.transitions(),
             synchronised: sync.is_some_and(|sync| sync.is_synchronised()),
         };
         Ok((offer, fds))
@@ -307,6 +308,6 @@ pub(super) fn is_readable(fd: BorrowedFd<'_>) -> bool {
     matches!(poll(&mut fds, Some(&now)), Ok(count) if count > 0)
 }
 
-pub(super) fn unix_s() -> u64 {
+pub(crate) fn unix_s() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }

@@ -161,7 +161,8 @@ impl Successor {
         let what = "take over";
         let data = &mut daemon.dataplane;
         self.wants = data.ports.expect(&self.offer.ports, ports, daemon.kernel.mirror.state())?;
-        daemon.kernel.addresses.begin(self.offer.draining);
+        let transitions = std::mem::take(&mut self.offer.transitions);
+        daemon.kernel.addresses.begin(self.offer.draining, transitions);
         daemon.kernel.mirror.process()?;
         daemon.follow_kernel();
         daemon.keep_neighbours();

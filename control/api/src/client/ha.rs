@@ -4,7 +4,7 @@ use hyper::Request;
 
 use super::{Client, Resource};
 use crate::error::ApiError;
-use crate::model::{Ha, HaDrain};
+use crate::model::{Ha, HaDrain, HaNotify};
 
 impl Client {
     /// Which virtual addresses the machine has.
@@ -22,6 +22,16 @@ impl Client {
     pub fn drain(&self, draining: bool) -> Result<Ha, ApiError> {
         let body = serde_json::to_string(&HaDrain { draining }).unwrap_or_default();
         let text = self.make(Request::post("/v1/ha/drain"), body)?;
+        serde_json::from_str(&text).map_err(|error| self.strange(error))
+    }
+
+    /// Says what a group of addresses has become.
+    ///
+    /// # Errors
+    /// See [`Self::text`].
+    pub fn notify(&self, said: &HaNotify) -> Result<Ha, ApiError> {
+        let body = serde_json::to_string(said).unwrap_or_default();
+        let text = self.make(Request::post("/v1/ha/notify"), body)?;
         serde_json::from_str(&text).map_err(|error| self.strange(error))
     }
 

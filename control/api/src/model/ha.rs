@@ -24,10 +24,87 @@ pub struct Ha {
     /// Session synchronisation; absent when `[sync]` is not configured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sync: Option<HaSync>,
+    /// What a program that moves addresses says of its groups, the one with the latest news last;
+    /// absent when none has said anything since this director began. Nothing is decided by it: the
+    /// role is by the kernel's addresses.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub transitions: Vec<HaTransition>,
+    /// How that and the kernel's addresses disagree; absent when they do not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disagreement: Option<String>,
     /// The last handover to a new process of this director, or the one that is under way; absent
     /// when there was none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub upgrade: Option<HaUpgrade>,
+}
+
+/// What `POST /v1/ha/notify` is told: how a group of addresses stands, by a program that moves it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct HaNotify {
+    /// The program: 1 to 32 letters, digits and signs of ASCII.
+    pub program: String,
+    /// What the name is of.
+    pub kind: HaGroupKind,
+    /// Its name: 1 to 64 letters, digits and signs of ASCII.
+    pub name: String,
+    /// What it has become.
+    pub state: HaGroupState,
+    /// Its VRRP priority; 0 of a group.
+    pub priority: u8,
+}
+
+/// What a program moves together.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum HaGroupKind {
+    /// Several instances.
+    Group,
+    /// A VRRP instance.
+    Instance,
+}
+
+/// How a group stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum HaGroupState {
+    /// The addresses are this machine's.
+    Master,
+    /// They are another machine's.
+    Backup,
+    /// A check fails, or a link is down.
+    Fault,
+    /// The program has ended.
+    Stop,
+    /// The group is not configured any more; it is not shown then.
+    Deleted,
+}
+
+impl HaGroupState {
+    /// The word of it that keepalived has.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Master => "MASTER",
+            Self::Backup => "BACKUP",
+            Self::Fault => "FAULT",
+            Self::Stop => "STOP",
+            Self::Deleted => "DELETED",
+        }
+    }
+}
+
+/// What a group became last, by a program that moves it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct HaTransition {
+    /// What the program said.
+    #[serde(flatten)]
+    pub last: HaNotify,
+    /// When: seconds since 1970.
+    pub at_unix_s: u64,
+    /// How often the group has become something else.
+    pub changes: u64,
 }
 
 /// A handover from one process of a director to the next.

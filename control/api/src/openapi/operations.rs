@@ -7,9 +7,9 @@ use sluice_state::{Entry, Epoch, View};
 
 use super::{Look, Operation, Parameter};
 use crate::model::{
-    Alive, Changed, Drops, Elephants, EventKind, Events, FlowPin, Ha, HaDrain, Health, HistoryLine,
-    HistoryPage, Killed, LookKind, LookRequest, Networks, Ports, PortsRules, Protocol, Rates,
-    RatesQuery, Services, SessionState, Sessions, SpreadFlows, Stages, Status, WhoAmI,
+    Alive, Changed, Drops, Elephants, EventKind, Events, FlowPin, Ha, HaDrain, HaNotify, Health,
+    HistoryLine, HistoryPage, Killed, LookKind, LookRequest, Networks, Ports, PortsRules, Protocol,
+    Rates, RatesQuery, Services, SessionState, Sessions, SpreadFlows, Stages, Status, WhoAmI,
 };
 use crate::query::SessionQuery;
 
@@ -222,6 +222,13 @@ fn shown() -> Vec<Operation> {
             parameters: &[KEY],
             body: Some(of::<HaDrain>),
             ..read("/v1/ha/drain", "drain", "Has another director take over", of::<Ha>)
+        },
+        Operation {
+            method: "post",
+            role: "operate",
+            parameters: &[KEY],
+            body: Some(of::<HaNotify>),
+            ..read("/v1/ha/notify", "notify", "Says what a group has become", of::<Ha>)
         },
         Operation {
             method: "post",

@@ -142,6 +142,17 @@ fn sample() -> Sample {
     sample_of(CONFIG)
 }
 
+fn transition() -> model::HaTransition {
+    let last = model::HaNotify {
+        program: "keepalived".to_owned(),
+        kind: model::HaGroupKind::Group,
+        name: "sluice".to_owned(),
+        state: model::HaGroupState::Master,
+        priority: 0,
+    };
+    model::HaTransition { last, at_unix_s: 1, changes: 3 }
+}
+
 fn sample_of(config: &str) -> Sample {
     let config = Config::parse("file", config).expect("a configuration").config;
     let plan = Plan::compile(&config.spec(), None, &Retired::default()).expect("a plan");
@@ -182,6 +193,8 @@ fn sample_of(config: &str) -> Sample {
         ],
         ports: model::Ports { ports: vec![port()] },
         ha: model::Ha {
+            transitions: vec![transition()],
+            disagreement: None,
             draining: false,
             upgrade: None,
             announce: vec![announce()],

@@ -49,7 +49,8 @@ fn text_of(line: &str, file: &str) -> Result<String, String> {
         panic!("{cli:?}")
     };
     let config = Config::parse("sluice.toml", file).expect("a configuration").config;
-    text(&asked, &config, "sluice.toml", "/usr/bin/sluice")
+    let called = Called::by(Path::new("/usr/bin/sluice"), Path::new(DEFAULT_SOCKET))?;
+    text(&asked, &config, "sluice.toml", &called)
 }
 
 #[test]
