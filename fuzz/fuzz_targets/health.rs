@@ -1,4 +1,4 @@
-//! Fuzz target: healthuration text. What must hold: `fuzz/properties/src/health.rs`.
+//! Fuzz target: what a health check's peer sends. What must hold: `fuzz/properties/src/health.rs`.
 //!
 //! Unsafe code: what `fuzz_target!` expands to, the entry point that libFuzzer calls.
 #![no_main]

@@ -20,6 +20,7 @@ pub use config::config;
 pub use health::health;
 pub use import::import;
 pub use ipvs::ipvs;
+pub use sluice_memif::fuzz as memif;
 pub use table::table;
 pub use turn::{Reached, reach, turn};
 pub use wire::wire;
@@ -28,7 +29,7 @@ pub use wire::wire;
 pub type Property = fn(&[u8]);
 
 /// Every property by the name of its fuzz target and corpus.
-pub const ALL: [(&str, Property); 7] = [
+pub const ALL: [(&str, Property); 8] = [
     ("turn", turn),
     ("wire", wire),
     ("table", table),
@@ -36,4 +37,5 @@ pub const ALL: [(&str, Property); 7] = [
     ("health", health),
     ("import", import),
     ("ipvs", ipvs),
+    ("memif", memif),
 ];

@@ -12,6 +12,8 @@
 mod copier;
 mod ends;
 mod event;
+#[cfg(any(test, feature = "fuzzing"))]
+mod fuzzing;
 mod handshake;
 mod hub;
 mod ip;
@@ -28,6 +30,8 @@ mod turnstile;
 
 pub use copier::{Copier, Job};
 pub use ends::{Receiver, Sender};
+#[cfg(feature = "fuzzing")]
+pub use fuzzing::memif as fuzz;
 pub use ip::Addresses;
 pub use link::{Link, LinkConfig, Mode, Role, Stats};
 pub use message::SECRET_BYTES;
