@@ -71,8 +71,8 @@ pub struct Kind {
     pub narrow: bool,
     /// Whether real servers are checked through the data path.
     pub checked: bool,
-    /// Whether each network's addresses are held for a routing daemon, on interfaces that begin with
-    /// `up`.
+    /// Whether each network's addresses are held for a routing daemon, on interfaces whose names
+    /// begin with `up`.
     pub announced: bool,
     /// Whether there is a second service in each network, whose real server is the pod of the other
     /// node, by IPIP within the network.

@@ -11,8 +11,9 @@ pub(crate) static SECTION: Section = Section {
             rules and sessions of its own. At most 255. Ports, services, pools and rules are in it \
             that name it as their `network`; all others are in the default network, which has no \
             section. Nothing of one network reaches another, and the same addresses may be in use \
-            in several. Takes effect at a start only. Direct checks leave by the network's own devices, see `vrf` and \
-            `table`; without a route in the network they fail, and nothing is sent.",
+            in several. Takes effect at a start only. Direct checks leave by the network's own \
+            devices, see `vrf` and `table`; without a route in the network they fail, and nothing \
+            is sent.",
     keys: &[
         &NAME,
         &TABLE,
