@@ -191,7 +191,7 @@ impl Announcer {
         self.looked = Instant::now();
         let all = self.networks.iter_mut();
         let all = all.flat_map(|it| std::iter::once(&mut it.own).chain(&mut it.peers));
-        all.fold(false, |any, held| held.restore() || any)
+        all.filter_map(|held| held.restore().then_some(())).count() > 0
     }
 
     fn shown(&self) -> Vec<HaAnnounce> {
