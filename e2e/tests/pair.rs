@@ -1,6 +1,7 @@
 //! Two synchronised directors with keepalived: connections that say nothing while their director
 //! dies, and in `faults` all else that may happen to one.
 
+mod doctor;
 mod faults;
 
 use rustix::process::Signal;
