@@ -58,6 +58,7 @@ mod steering;
 mod stock;
 mod stock_ipvsadm;
 mod sync;
+mod systemd;
 mod three_hosts;
 mod trace;
 mod traffic;
