@@ -225,7 +225,7 @@ fn write_head(
     out.write_str(
         "global_defs {\n    vrrp_version 3\n    script_user root\n    enable_script_security\n    \
          max_auto_priority 50\n    vrrp_garp_master_delay 1\n    vrrp_garp_master_repeat 2\n    \
-         vrrp_garp_master_refresh 10\n",
+         vrrp_garp_master_refresh 1\n",
     )?;
     // What keepalived does is told to the director, in its order.
     writeln!(out, "    vrrp_notify_fifo {}", called.fifo)?;
