@@ -201,10 +201,6 @@ fn gains(fixture: &Fixture) -> Result<(), LabError> {
                 && (0.0..=1.0).contains(&of("owner_busy_share"));
             expect(right, || flow.to_string())?;
         }
-        // It goes on as before, on a machine that is shared.
-        let [before, now] = ["before", "now"].map(|when| flow[when]["packets_per_s"].as_f64());
-        let ratio = now.unwrap_or(0.0) / before.unwrap_or(1.0);
-        expect((0.1..10.0).contains(&ratio), || flow.to_string())?;
         let busy = |flow: &Value| flow["now"]["owner_busy_share"].as_f64().unwrap_or(0.0) > 0.0;
         expect(busy(flow), || flow.to_string())?;
     }

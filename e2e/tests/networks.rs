@@ -337,6 +337,9 @@ fn checks_go_through_the_data_path_of_their_network() {
 fn each_network_announces_its_own_addresses() {
     let name = here!(each_network_announces_its_own_addresses);
     on(name, Kind { checked: true, announced: true, ..PACKET }, |nodes| {
+        wait_until("all real servers to be found up", SOON, || {
+            Ok((states(nodes)? == [(4, 0), (4, 0)]).then_some(()))
+        })?;
         let bird = Bird::start(&nodes.nodes[0].space)?;
         let both = [VIP.to_owned(), "10.0.0.101".to_owned()];
         for (network, _) in NETWORKS {
