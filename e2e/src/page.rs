@@ -10,12 +10,16 @@ pub const HIGH_AVAILABILITY: &str = include_str!("../../docs/high-availability.m
 /// # Errors
 /// When the page has no such words, or no such block behind them.
 pub fn block(page: &str, words: &str, language: &str) -> Result<String, LabError> {
-    let (begin, end) = (format!("```{language}\n"), "```");
-    let after = page.split_once(words).map(|(_, after)| after);
-    let block = after.and_then(|after| after.split_once(&begin)?.1.split_once(end));
-    let (block, _) = block
-        .ok_or_else(|| LabError::Wrong(format!("no block of `{language}` after `{words}`")))?;
-    Ok(block.to_owned())
+    let mut lines = page.split_once(words).map_or("", |(_, after)| after).lines();
+    // A line of this kind begins a block and ends one: all blocks are read, in order.
+    while let Some(opening) = lines.find_map(|line| line.strip_prefix("```")) {
+        let block: String =
+            lines.by_ref().take_while(|line| *line != "```").flat_map(|it| [it, "\n"]).collect();
+        if opening == language {
+            return Ok(block);
+        }
+    }
+    Err(LabError::Wrong(format!("no block of `{language}` after `{words}`")))
 }
 
 /// A text in which every one of some words is replaced; each must be there.
