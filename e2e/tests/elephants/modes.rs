@@ -29,9 +29,9 @@ fn a_reload_decides_about_a_running_flow() {
 }
 
 #[test]
-fn a_share_of_its_worker_has_a_flow_spread() {
+fn alone_a_share_of_its_worker_has_a_flow_spread() {
     let setup = setup(section("spread", &share(100)));
-    on(here!(a_share_of_its_worker_has_a_flow_spread), setup, by_share);
+    on(here!(alone_a_share_of_its_worker_has_a_flow_spread), setup, by_share);
 }
 
 fn share(percent: u32) -> String {
