@@ -1,5 +1,5 @@
-//! What routing daemons are to announce (`[announce]`): addresses on interfaces that vanish with
-//! the director.
+//! What routing daemons are to announce (`[announce]`, and `announce_interface` of networks):
+//! addresses on interfaces that vanish with the director, each network's on its own.
 //!
 //! A routing daemon exports the connected routes of an interface, so that adding and removing an
 //! address is all that announcing takes, whichever daemon it is. VIPs go when another director is
