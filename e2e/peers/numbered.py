@@ -1,8 +1,9 @@
 """Numbered datagrams to an echo server: `numbered.py PORT TARGET TARGET_PORT SECONDS` sends from
-PORT, at most 64 ahead of what came back, and says how many it sent, how many came back, and how
-many of these came behind a later one."""
+PORT, at most 64 ahead of what came back, until SIGTERM or so many seconds are over. It says how
+many it sent, how many came back, and how many of these came behind a later one."""
 
 import json
+import signal
 import socket
 import struct
 import sys
@@ -28,11 +29,19 @@ for _ in range(20):
         pass
 else:
     sys.exit("nobody answers")
+progress, end = time.monotonic(), time.monotonic() + seconds
+
+
+def stop(*_):
+    global end
+    end = 0
+
+
+signal.signal(signal.SIGTERM, stop)
 print("open", flush=True)
 
 link.setblocking(False)
 sent, came, behind, last = 0, 0, 0, 0
-progress, end = time.monotonic(), time.monotonic() + seconds
 while True:
     now = time.monotonic()
     if now < end and sent - came < AHEAD:
@@ -45,7 +54,7 @@ while True:
         number = struct.unpack("!I", link.recv(2048)[:4])[0]
     except BlockingIOError:
         # What is lost would stop it for ever.
-        if now - progress > 2:
+        if now - progress > 10:
             break
         continue
     if number == 0:

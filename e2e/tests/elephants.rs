@@ -6,11 +6,12 @@ mod oversubscribed;
 
 use std::time::Duration;
 
+use rustix::process::Signal;
 use serde_json::Value;
 use sluice_e2e::error::expect;
 use sluice_e2e::family::url;
 use sluice_e2e::web::{ECHO_PORT, TOLD_PORT, make_blob_of};
-use sluice_e2e::{Bed, Director, Driver, Family, LabError, Mode, wait_until};
+use sluice_e2e::{Bed, Director, Driver, Family, LabError, Mode, Running, wait_until};
 
 use crate::dual_stack::{on_dual, reals, service};
 use crate::fixture::{Fixture, SOON, Setup, here, on, on_bed};
@@ -143,13 +144,35 @@ fn events(fixture: &Fixture) -> Result<Vec<String>, LabError> {
     Ok(events.iter().map(reason).collect())
 }
 
+/// Numbered datagrams of the client to the echo service, and back.
+struct Numbers(Running);
+
+impl Numbers {
+    /// Sends until it is told to end: how long the rest of a test takes is the machine's business.
+    fn start(fixture: &Fixture) -> Result<Self, LabError> {
+        let script = format!("{}/peers/numbered.py", env!("CARGO_MANIFEST_DIR"));
+        let (vip, echo) = (fixture.bed.vip(), ECHO_PORT.to_string());
+        let args = [&*script, PORT, vip, &echo, "600"];
+        let mut running = fixture.bed.client.start("numbers", "python3", &args)?;
+        running.wait_for_words("open", SOON)?;
+        Ok(Self(running))
+    }
+
+    /// No more are sent; all came back, in order. Gives what it says.
+    fn all_came(mut self) -> Result<Value, LabError> {
+        self.0.signal(Signal::TERM);
+        self.0.wait(SOON)?;
+        let log = self.0.log();
+        let said = read(log.lines().last().unwrap_or_default())?;
+        let right = said["behind"] == 0 && said["sent"] == said["came"] && said["sent"] != 0;
+        expect(right, || log)?;
+        Ok(said)
+    }
+}
+
 /// Both directions are pinned, unpinned and pinned again while datagrams flow.
 fn datagrams(fixture: &mut Fixture) -> Result<(), LabError> {
-    let script = format!("{}/peers/numbered.py", env!("CARGO_MANIFEST_DIR"));
-    let (vip, echo) = (fixture.bed.vip(), ECHO_PORT.to_string());
-    let args = [&*script, PORT, vip, &echo, "12"];
-    let mut numbers = fixture.bed.client.start("numbers", "python3", &args)?;
-    numbers.wait_for_words("open", SOON)?;
+    let numbers = Numbers::start(fixture)?;
     wait_until_seen(fixture)?;
     for packets in [2000, 500] {
         pin(fixture, "pin", "udp", ECHO_PORT, "inbound")?;
@@ -171,11 +194,8 @@ fn datagrams(fixture: &mut Fixture) -> Result<(), LabError> {
         wait_until_none(fixture)?;
     }
     pin(fixture, "pin", "udp", ECHO_PORT, "inbound")?;
-    numbers.wait(Duration::from_secs(40))?;
-    let log = numbers.log();
-    let line = log.lines().last().unwrap_or_default();
-    let said = read(line)?;
-    expect(said["behind"] == 0 && said["sent"] == said["came"] && said["sent"] != 0, || log)?;
+    wait_until_dealt(fixture, 1, 200)?;
+    numbers.all_came()?;
     let told = events(fixture)?;
     let (began, ended) = ("is spread by worker", "is not spread any more: as requested");
     for (words, times) in [(began, 5), (ended, 4)] {
@@ -224,11 +244,7 @@ fn redirects(fixture: &Fixture) -> Result<Vec<(String, Value)>, LabError> {
 
 /// Both directions of a session, each by the addresses that its packets arrive with.
 fn redirected(fixture: &mut Fixture) -> Result<(), LabError> {
-    let script = format!("{}/peers/numbered.py", env!("CARGO_MANIFEST_DIR"));
-    let (vip, echo) = (fixture.bed.vip().to_owned(), ECHO_PORT.to_string());
-    let args = [&*script, PORT, &vip, &echo, "10"];
-    let mut numbers = fixture.bed.client.start("numbers", "python3", &args)?;
-    numbers.wait_for_words("open", SOON)?;
+    let numbers = Numbers::start(fixture)?;
     pin(fixture, "pin", "udp", ECHO_PORT, "inbound")?;
     pin(fixture, "pin", "udp", ECHO_PORT, "outbound")?;
     let flows = wait_until("a redirect by hardware", SOON, || {
@@ -237,7 +253,7 @@ fn redirected(fixture: &mut Fixture) -> Result<(), LabError> {
     })?;
     let owner = serde_json::json!([flows[0]["worker"]]);
     let client = fixture.bed.client_address();
-    let inbound = format!("udp from {client}:{PORT} to {vip}:{echo}");
+    let inbound = format!("udp from {client}:{PORT} to {}", fixture.server(ECHO_PORT));
     let made = redirects(fixture)?;
     let outbound = |matches: &str| {
         matches.starts_with("udp from 192.0.2.1") && matches.contains(" to 192.0.2.10:")
@@ -253,27 +269,18 @@ fn redirected(fixture: &mut Fixture) -> Result<(), LabError> {
     })?;
     pin(fixture, "unpin", "udp", ECHO_PORT, "inbound")?;
     wait_until("the last rule to go", SOON, || Ok(redirects(fixture)?.is_empty().then_some(())))?;
-    numbers.wait(Duration::from_secs(40))?;
-    let log = numbers.log();
-    let said = read(log.lines().last().unwrap_or_default())?;
-    expect(said["behind"] == 0 && said["sent"] == said["came"] && said["sent"] != 0, || log)
+    numbers.all_came().map(drop)
 }
 
-/// Datagrams for some seconds, and then none, while their session goes on.
+/// Datagrams, and then none, while their session goes on.
 fn by_policy(fixture: &mut Fixture) -> Result<(), LabError> {
-    let script = format!("{}/peers/numbered.py", env!("CARGO_MANIFEST_DIR"));
-    let (vip, echo) = (fixture.bed.vip(), ECHO_PORT.to_string());
-    let args = [&*script, PORT, vip, &echo, "10"];
-    let mut numbers = fixture.bed.client.start("numbers", "python3", &args)?;
+    let numbers = Numbers::start(fixture)?;
     // One of the two directions: `max_flows`.
     wait_until_dealt(fixture, 1, 500)?;
     let all = spread(fixture)?;
     let by_policy = all.len() == 1 && all[0]["pinned"] == false && all[0]["late"] == 0;
     expect(by_policy, || format!("{all:?}"))?;
-    numbers.wait(Duration::from_secs(40))?;
-    let log = numbers.log();
-    let said = read(log.lines().last().unwrap_or_default())?;
-    expect(said["behind"] == 0 && said["sent"] == said["came"] && said["sent"] != 0, || log)?;
+    numbers.all_came()?;
     wait_until_none(fixture)?;
     // What was dealt stays counted.
     wait_until("the counter to tell", SOON, || {

@@ -1,14 +1,12 @@
 //! Who may spread a flow: nobody, an operator, or also the director, by what a flow takes of its
 //! worker. And that a reload decides for flows that run.
 
-use super::{PORT, SOON, pin, read, spread, wait_until_dealt, wait_until_none, wait_until_seen};
+use super::{Numbers, SOON, pin, read, spread, wait_until_dealt, wait_until_none, wait_until_seen};
 use crate::fixture::{Fixture, Setup, here, on};
 use serde_json::Value;
 use sluice_e2e::error::expect;
-use sluice_e2e::process::Running;
 use sluice_e2e::web::ECHO_PORT;
 use sluice_e2e::{Driver, LabError, wait_until};
-use std::time::Duration;
 
 fn section(mode: &str, thresholds: &str) -> String {
     format!("[elephants]\nmode = \"{mode}\"\n{thresholds}leave_after_s = 60\n")
@@ -38,23 +36,11 @@ fn share(percent: u32) -> String {
     format!("packets_per_s = 0\nworker_percent = {percent}\n")
 }
 
-/// Datagrams for some seconds.
-fn numbers(fixture: &Fixture, seconds: &str) -> Result<Running, LabError> {
-    let script = format!("{}/peers/numbered.py", env!("CARGO_MANIFEST_DIR"));
-    let (vip, echo) = (fixture.bed.vip(), ECHO_PORT.to_string());
-    let args = [&*script, PORT, vip, &echo, seconds];
-    let mut numbers = fixture.bed.client.start("numbers", "python3", &args)?;
-    numbers.wait_for_words("open", SOON)?;
+/// Datagrams, whose session both directions of were seen.
+fn numbers(fixture: &Fixture) -> Result<Numbers, LabError> {
+    let numbers = Numbers::start(fixture)?;
     wait_until_seen(fixture)?;
     Ok(numbers)
-}
-
-/// All came back, in order.
-fn all_came(mut numbers: Running) -> Result<(), LabError> {
-    numbers.wait(Duration::from_secs(90))?;
-    let log = numbers.log();
-    let said = read(log.lines().last().unwrap_or_default())?;
-    expect(said["behind"] == 0 && said["sent"] == said["came"] && said["sent"] != 0, || log)
 }
 
 fn reload(fixture: &mut Fixture, more: String) -> Result<(), LabError> {
@@ -87,7 +73,7 @@ fn stays_unspread(fixture: &Fixture) -> Result<(), LabError> {
 
 /// Nobody, an operator, the director, and back.
 fn reloads(fixture: &mut Fixture) -> Result<(), LabError> {
-    let numbers = numbers(fixture, "45")?;
+    let numbers = numbers(fixture)?;
     let refused = |fixture: &Fixture| {
         let error = pin(fixture, "pin", "udp", ECHO_PORT, "inbound").expect_err("refused");
         let words = "mode = \"off\" of [elephants] forbids it";
@@ -114,12 +100,12 @@ fn reloads(fixture: &mut Fixture) -> Result<(), LabError> {
     reload(fixture, section("off", PACKETS))?;
     wait_until_none(fixture)?;
     refused(fixture)?;
-    all_came(numbers)
+    numbers.all_came().map(drop)
 }
 
 /// A flow that takes some of its worker's time, but not all of it.
 fn by_share(fixture: &mut Fixture) -> Result<(), LabError> {
-    let numbers = numbers(fixture, "20")?;
+    let numbers = numbers(fixture)?;
     stays_unspread(fixture)?;
     reload(fixture, section("spread", &share(1)))?;
     wait_until("the flow to be spread", SOON, || {
@@ -130,5 +116,5 @@ fn by_share(fixture: &mut Fixture) -> Result<(), LabError> {
     wait_until_dealt(fixture, flows.len().max(1), 200)?;
     reload(fixture, section("observe", ""))?;
     wait_until_none(fixture)?;
-    all_came(numbers)
+    numbers.all_came().map(drop)
 }

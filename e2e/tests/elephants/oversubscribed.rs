@@ -2,7 +2,7 @@
 //! likes, also one that others wait for. Order holds, and nothing is lost.
 
 use super::{
-    Moment, PORT, SOON, gains, pin, read, spread, wait_until_dealt, wait_until_none,
+    Moment, Numbers, PORT, SOON, gains, pin, read, spread, wait_until_dealt, wait_until_none,
     wait_until_seen,
 };
 use crate::fixture::{Fixture, Setup, here, on_bed};
@@ -60,11 +60,7 @@ fn pin_both(fixture: &Fixture, protocol: &str, port: u16, helpers: usize) -> Res
 /// Each datagram comes back, in order, while both directions are spread, gathered in and spread
 /// again.
 fn datagrams(fixture: &mut Fixture, helpers: usize) -> Result<(), LabError> {
-    let script = format!("{}/peers/numbered.py", env!("CARGO_MANIFEST_DIR"));
-    let (vip, echo) = (fixture.bed.vip(), ECHO_PORT.to_string());
-    let args = [&*script, PORT, vip, &echo, "10"];
-    let mut numbers = fixture.bed.client.start("numbers", "python3", &args)?;
-    numbers.wait_for_words("open", SOON)?;
+    let numbers = Numbers::start(fixture)?;
     wait_until_seen(fixture)?;
     for packets in [2000, 500] {
         pin_both(fixture, "udp", ECHO_PORT, helpers)?;
@@ -77,11 +73,8 @@ fn datagrams(fixture: &mut Fixture, helpers: usize) -> Result<(), LabError> {
     }
     pin_both(fixture, "udp", ECHO_PORT, helpers)?;
     gains(fixture)?;
-    numbers.wait(Duration::from_secs(40))?;
-    let log = numbers.log();
-    let said = read(log.lines().last().unwrap_or_default())?;
+    let said = numbers.all_came()?;
     eprintln!("{} workers: {said}", helpers + 1);
-    expect(said["behind"] == 0 && said["sent"] == said["came"] && said["sent"] != 0, || log)?;
     pin(fixture, "unpin", "udp", ECHO_PORT, "inbound")?;
     pin(fixture, "unpin", "udp", ECHO_PORT, "outbound")?;
     wait_until_none(fixture)

@@ -13,6 +13,7 @@ use sd_notify::NotifyState;
 use sluice_api::Network;
 use sluice_api::model::{Event, EventKind, HaUpgrade, HaUpgradeState, HaUpgradeTold};
 use sluice_config::{Config, HugePages, Loaded};
+use sluice_director::path::Restored;
 use sluice_director::plan::Plan;
 use std::ffi::OsString;
 use std::io;
@@ -130,7 +131,8 @@ impl Successor {
             return Err(Error::TakeOver(why.to_owned()));
         }
         let all = self.sessions.catch_up(crew, plans).map_err(system(COPY))?;
-        info!(sessions = all.sessions, unknown = all.unknown, "sessions are copied");
+        let Restored { sessions, expired, unknown, refused, damaged } = all;
+        info!(sessions, expired, unknown, refused, damaged, "sessions are copied");
         Ok(())
     }
 

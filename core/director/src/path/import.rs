@@ -13,7 +13,7 @@ use super::parse::Parse;
 use super::restore::home_of;
 use super::sweep::timed_out;
 use super::table::Table;
-use super::{Path, Shared, restore, sweep};
+use super::{Path, Shared, others, restore, sweep};
 use crate::family::{Family, Ipv4, Ipv6};
 use crate::fib::HopId;
 use crate::plan::{Plan, RealId, Resolver, Service};
@@ -199,18 +199,19 @@ impl Path {
     pub fn import(&mut self, plan: &Plan, now: Time, batch: &Imports) -> Imported {
         self.shared.scattered |= self.config.workers > 1;
         let mut all = Imported::default();
+        let (narrow, extended) = (&mut self.v4.table, &mut self.extended.table);
         for import in &batch.narrow {
-            take(&mut self.v4.table, &mut self.shared, (plan, now), import, &mut all);
+            take((narrow, extended), &mut self.shared, (plan, now), import, &mut all);
         }
         for import in &batch.extended {
-            take(&mut self.extended.table, &mut self.shared, (plan, now), import, &mut all);
+            take((extended, narrow), &mut self.shared, (plan, now), import, &mut all);
         }
         all
     }
 }
 
-fn take<F: Parse>(
-    table: &mut Table<F>,
+fn take<F: Parse, G: Parse>(
+    (table, other): (&mut Table<F>, &mut Table<G>),
     shared: &mut Shared,
     (plan, now): (&Plan, Time),
     import: &Import<F>,
@@ -265,20 +266,20 @@ fn take<F: Parse>(
     if import.ended {
         return all.ended += 1;
     }
-    match taken_up(table, shared, (plan, now), session) {
+    match taken_up((table, other), shared, (plan, now), session) {
         Some(_) if found.is_some() => all.newer += 1,
         Some(_) => all.new += 1,
         None => all.refused += 1,
     }
 }
 
-fn taken_up<F: Parse>(
-    table: &mut Table<F>,
+fn taken_up<F: Parse, G: Parse>(
+    (table, other): (&mut Table<F>, &mut Table<G>),
     shared: &mut Shared,
     (plan, now): (&Plan, Time),
     session: SessionOf<F>,
 ) -> Option<u32> {
-    if timed_out(&session, plan, now) {
+    if timed_out(&session, plan, now) || !others::make_way::<F, G>(other, shared, plan, &session) {
         return None;
     }
     let id = restore::restored(table, shared, plan, session)?;

@@ -216,11 +216,11 @@ fn local_port<F: Parse>(
     let Turn { view: View { plan, .. }, now, .. } = turn;
     let range = shared.ports_towards::<F>(plan, back, service)?;
     let at = real.0 as usize;
-    let mut walk = *shared.ports.walks.get(at)?;
+    let (mut walk, mixed) = (*shared.ports.walks.get(at)?, shared.ports.mixed);
     let (mut entry, mut holders) = (None, Holders::new(real, range.combinations()));
     let chosen = range.choose(&mut walk, |local, port| {
         let Some(key) = towards::<F>(plan, back, (local, port)) else { return false };
-        if turn.others.have::<F>(plan, local, &key) {
+        if turn.others.have::<F>((plan, mixed), local, &key) {
             return false;
         }
         let hash = table.sessions.hash_key(&key);

@@ -19,7 +19,7 @@ use super::parse::Parse;
 use super::snat::mapping_of;
 use super::sweep::timed_out;
 use super::table::Table;
-use super::{Path, Shared, snat, sweep};
+use super::{Path, Shared, others, snat, sweep};
 use crate::counters::Direction;
 use crate::family::{Family, Ipv4, Ipv6};
 use crate::fib::HopId;
@@ -33,6 +33,9 @@ use std::ops::AddAssign;
 
 /// Changes with the meaning of what is in a slot: memory with another number is not read.
 pub const SLOT_LAYOUT: u32 = 1;
+
+/// How far one director's clock may be ahead of another's on the same machine.
+const AHEAD_MS: u32 = 60_000;
 
 /// Sessions for one worker, by the ids of the present plan.
 #[derive(Clone, Debug, Default)]
@@ -343,23 +346,18 @@ impl Path {
     pub fn restore(&mut self, plan: &Plan, now: Time, batch: &Batch, scattered: bool) -> Restored {
         self.shared.scattered |= scattered;
         let mut all = Restored::default();
-        let replaces = batch.replaces;
-        restore_all(
-            &mut self.v4.table,
-            &mut self.shared,
-            (plan, now),
-            (&batch.narrow, replaces),
-            &mut all,
-        );
-        let part = (&batch.extended, replaces);
-        restore_all(&mut self.extended.table, &mut self.shared, (plan, now), part, &mut all);
+        let (narrow, extended) = (&mut self.v4.table, &mut self.extended.table);
+        let (part, replaces) = (&batch.narrow, batch.replaces);
+        restore_all((narrow, extended), &mut self.shared, (plan, now), (part, replaces), &mut all);
+        let part = &batch.extended;
+        restore_all((extended, narrow), &mut self.shared, (plan, now), (part, replaces), &mut all);
         all
     }
 }
 
 /// Takes up sessions, after those that are over have made room.
-fn restore_all<F: Parse>(
-    table: &mut Table<F>,
+fn restore_all<F: Parse, G: Parse>(
+    (table, other): (&mut Table<F>, &mut Table<G>),
     shared: &mut Shared,
     (plan, now): (&Plan, Time),
     (part, replaces): (&Part<F>, bool),
@@ -372,7 +370,7 @@ fn restore_all<F: Parse>(
         if replaces {
             make_way(table, shared, plan, session, false);
         }
-        restore(table, shared, (plan, now), *session, all);
+        restore((table, other), shared, (plan, now), *session, all);
     }
 }
 
@@ -396,20 +394,31 @@ fn make_way<F: Parse>(
 }
 
 /// Takes up a session.
-fn restore<F: Parse>(
-    table: &mut Table<F>,
+fn restore<F: Parse, G: Parse>(
+    (table, other): (&mut Table<F>, &mut Table<G>),
     shared: &mut Shared,
     (plan, now): (&Plan, Time),
-    session: SessionOf<F>,
+    mut session: SessionOf<F>,
     all: &mut Restored,
 ) {
+    if is_ahead(session.idle_ms(now)) {
+        session.seen_ms = now.low();
+    }
     if timed_out(&session, plan, now) {
         all.expired += 1;
-    } else if restored(table, shared, plan, session).is_some() {
+    } else if others::make_way::<F, G>(other, shared, plan, &session)
+        && restored(table, shared, plan, session).is_some()
+    {
         all.sessions += 1;
     } else {
         all.refused += 1;
     }
+}
+
+/// Whether a session's last packet seems to come from the near future. Two directors' clocks begin
+/// at whole milliseconds, and were read by threads that may have had no core in between.
+pub(super) const fn is_ahead(idle_ms: u32) -> bool {
+    idle_ms > u32::MAX - AHEAD_MS
 }
 
 /// The id that a session gets, if there is room for it and nobody has its keys.
@@ -439,6 +448,7 @@ pub(super) fn restored<F: Parse>(
         shared.remembers(&session);
         return Some(id);
     }
+    others::mix::<F>(shared, plan, &session);
     let mapping = if has_remote { restored_mapping(table, shared, plan, &session)? } else { None };
     let inserted = table.sessions.insert(plan, session);
     if let Some(mapping) = mapping {

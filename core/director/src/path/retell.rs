@@ -9,7 +9,7 @@
 use super::changes::{Change, Portable, change, portable};
 use super::import::Importer;
 use super::owners::Owners;
-use super::restore::{Batch, Former, Restored, home_of};
+use super::restore::{Batch, Former, Restored, home_of, is_ahead};
 use crate::family::{Family, Ipv4, Ipv6};
 use crate::plan::RealId;
 use crate::session::SessionOf;
@@ -39,8 +39,7 @@ impl Former<'_> {
 
     fn told<F: Family>(&self, now: Time, session: &SessionOf<F>, gone: bool) -> Option<Change> {
         let mut told = portable::<F>(self.plan(), now, session)?;
-        // Its packet may have come in the same millisecond, by a clock that is ahead of ours.
-        if told.idle_ms > u32::MAX / 2 {
+        if is_ahead(told.idle_ms) {
             told.idle_ms = 0;
         }
         Some(change(session, gone, told))

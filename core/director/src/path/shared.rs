@@ -81,6 +81,8 @@ pub(super) struct Ports {
     pub shares: Vec<(u16, u32)>,
     /// What tells most packets that are for none of another worker's.
     pub bounds: Bounds,
+    /// Whether sessions that came from elsewhere may have ports of the other table's half.
+    pub mixed: bool,
 }
 
 /// What bounds and numbers the packets that the director makes itself.
@@ -136,7 +138,13 @@ impl Shared {
                 usage: Vec::new(),
                 load: half_open::Load::new(),
             },
-            ports: Ports { walks: Vec::new(), from: 0, shares: Vec::new(), bounds: Bounds::NONE },
+            ports: Ports {
+                walks: Vec::new(),
+                from: 0,
+                shares: Vec::new(),
+                bounds: Bounds::NONE,
+                mixed: false,
+            },
             answers: Answers::default(),
             paths: tunnel::Paths::default(),
             statistics: Statistics {

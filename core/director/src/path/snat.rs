@@ -248,7 +248,7 @@ fn free_port<F: Parse>(
         let towards = Tuple { src: tuple.dst, sport: tuple.dport, ..own };
         is_free(table, shared, plan, now, &own)
             && is_free(table, shared, plan, now, &towards)
-            && !turn.others.have::<F>(plan, local, &F::key(&towards))
+            && !turn.others.have::<F>((plan, shared.ports.mixed), local, &F::key(&towards))
     });
     *shared.ports.walks.get_mut(at)? = walk;
     chosen

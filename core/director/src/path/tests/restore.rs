@@ -433,3 +433,24 @@ fn what_is_gone_or_over_is_left() {
         assert_eq!(to.paths[0].live_sessions(), 0);
     }
 }
+
+/// Clocks are read in whole milliseconds, and packets come while sessions are read: the last ones
+/// seem to come from the future.
+#[test]
+fn a_clock_that_is_ahead_ends_no_session() {
+    let mut before = Field::new(&spec(Mode::Fnat, "198.51.100.200", "192.0.2.11", 0));
+    before.now.0 += 100_000;
+    let mut kept = start(&before, 1, "ahead");
+    ask(&before, &mut kept.paths, "198.51.100.200");
+    for way in [Way::Slots, Way::Told] {
+        for ahead_ms in [1, 3, 500] {
+            let after = Field::new(&spec(Mode::Fnat, "198.51.100.200", "192.0.2.11", 0));
+            let mut to = start(&after, 1, "ahead-after");
+            let later = (before.now.0 - after.now.0) as u32 - ahead_ms;
+            let got = restore_by(way, (&before, &kept), (&after, &mut to), later);
+            assert_eq!(got, Restored { sessions: 40, ..Restored::default() }, "{way:?} {ahead_ms}");
+            to.paths[0].sweep_all(&after.plan, after.now);
+            assert_eq!(to.paths[0].live_sessions(), 40, "{way:?} {ahead_ms}");
+        }
+    }
+}

@@ -2,6 +2,7 @@
 
 mod associations;
 mod streams;
+mod tables;
 
 use super::lab::{BACK, FRONT, MemFrame};
 use super::modes::{Field, datagram, ends, ip, spec};
