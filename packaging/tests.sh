@@ -125,24 +125,33 @@ skip() {
     summary+=("$(printf '%-22s skipped: %s' "$1" "$2")")
 }
 
-# All tests are built for the whole workspace even where one program of them runs: with the same
-# features of all dependencies, so that nothing is compiled twice.
+# All is built for the same packages even where one program of them runs: with the same features of
+# all dependencies. xtask is apart: it uses as ordinary dependencies what derive macros are made of
+# (syn), and beside it cargo builds these, and all that derives anything, a second time.
+rest=(--locked --workspace --exclude xtask)
 tests_of() {
-    cargo test --locked --workspace --no-fail-fast --test "$@"
+    cargo test "${rest[@]}" --no-fail-fast --test "$@"
 }
 
-# As part of the whole workspace, so that what it uses is not compiled a second time.
 tidy() {
-    cargo build --locked --workspace --bin xtask || return
+    cargo build --locked -p xtask && cargo test --locked -p xtask || return
     "${CARGO_TARGET_DIR:-target}/debug/xtask" tidy
 }
 
-# Programs that need no namespaces of the end-to-end kind, and are no sections of their own.
+# Test programs that need no namespaces of the end-to-end kind, and are no sections of their own.
 integration() {
-    # Programs that tests of host/dpdk start.
-    cargo build --locked --workspace --examples || return
-    tests_of '*' --exclude sluice-e2e --exclude sluice-golden --exclude sluice-properties \
-        --exclude sluice-sim
+    # What tests start or load: programs of host/dpdk, the library beside ipvsadm.
+    cargo build "${rest[@]}" --lib --examples || return
+    export SLUICE_PRELOAD="${CARGO_TARGET_DIR:-$PWD/target}/debug/libsluice_preload.so"
+    local names
+    mapfile -t names < <(cargo metadata --locked --no-deps --format-version 1 | python3 -c '
+import json, sys
+sections = {"e2e", "rows", "corpora", "worlds", "clusters"}
+packages = [p for p in json.load(sys.stdin)["packages"] if p["name"] != "xtask"]
+tests = {t["name"] for p in packages for t in p["targets"] if t["kind"] == ["test"]}
+print(*(f"--test={name}" for name in sorted(tests - sections)), sep="\n")')
+    [ ${#names[@]} -gt 0 ] || return
+    cargo test "${rest[@]}" --no-fail-fast "${names[@]}"
 }
 
 # Crates once more under a sanitizer, whose runtime comes with the stable compiler; only the switch
@@ -200,12 +209,12 @@ fi
 section format cargo fmt --all --check
 section format-fuzz cargo fmt --manifest-path fuzz/Cargo.toml --check
 section lint cargo clippy --workspace --all-targets --locked -- -D warnings
-section unit cargo test --locked --workspace --no-fail-fast --lib --bins
+section unit cargo test "${rest[@]}" --no-fail-fast --lib --bins
 section tidy tidy
 section integration integration
 section golden tests_of rows
 if [ "$mode" != check ]; then
-    section documentation cargo test --locked --workspace --no-fail-fast --doc
+    section documentation cargo test "${rest[@]}" --no-fail-fast --doc
     section simulated-world tests_of worlds
     section simulated-cluster tests_of clusters
     section fuzz-corpora tests_of corpora
