@@ -190,6 +190,8 @@ optimised() {
 
 root=false cases=24 unsafe=(-p sluice-table -p sluice-lanes)
 if [ "$(id -u)" -eq 0 ] || [ "${CI:-}" = true ]; then root=true; fi
+# Other random cases in each run: over many runs a few of them see as much as many in each.
+[ "$mode" = all ] || export PROPTEST_CASES=${PROPTEST_CASES:-128}
 if [ "$mode" = all ]; then
     limit_s=${SECTION_S:-86400} cases=256
     unsafe+=(-p sluice-wire -p sluice-director -p sluice-worker -p sluice-memif

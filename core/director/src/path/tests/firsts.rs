@@ -1,6 +1,6 @@
 //! Bursts of first packets open what they open one at a time, whatever was foreseen of them.
 
-use super::lab::{BACK, CLIENT, FRONT, LOCAL, Lab, MemFrame, REAL, REAL_2, VIP, tcp, udp};
+use super::lab::{BACK, CLIENT, FRONT, LOCAL, Lab, MemFrame, REAL, REAL_2, VIP, cases, tcp, udp};
 use crate::path::{Level, Verdict};
 use crate::spec::{Mode, Persistence, Scheduling, Spec};
 use proptest::prelude::*;
@@ -117,7 +117,7 @@ fn frame(shot: Shot, setting: &Setting) -> MemFrame {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(512))]
+    #![proptest_config(cases(512))]
 
     #[test]
     fn together_as_alone(

@@ -165,6 +165,9 @@ fn served(lab: &mut Lab, (protocol, pps): (u8, u64), rtt_ms: u64) -> Outcome {
         }
         under_way.retain(|good| good.due_ms != u64::MAX);
         lab.path.sweep(&lab.plan, lab.now);
+        if ms >= begins.end && under_way.is_empty() {
+            break;
+        }
     }
     lab.check_gauges();
     let counters = lab.path.counters();

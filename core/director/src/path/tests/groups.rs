@@ -1,6 +1,7 @@
 //! Packets that go eight at a time become what they become one at a time, whatever is the matter
 //! with them.
 
+use super::lab::cases;
 use super::lab::{
     CLIENT, CLIENT_6, FRONT, LOCAL, LOCAL_6, Lab, MemFrame, Packet, REAL, REAL_6, VIP, VIP_6, tcp,
     udp, with_ipv6,
@@ -269,7 +270,7 @@ fn opened(setting: &Setting, mut lab: Lab) -> Lab {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(512))]
+    #![proptest_config(cases(512))]
 
     #[test]
     fn together_as_alone(runs in any_runs(), setting in any_setting()) {

@@ -20,6 +20,12 @@ pub use sluice_testkit::world::{
 };
 use std::net::SocketAddr;
 
+/// So many random cases, or as many as `PROPTEST_CASES` says where that is fewer: in `make test`.
+pub fn cases(most: u32) -> ProptestConfig {
+    let wanted = std::env::var("PROPTEST_CASES").ok().and_then(|text| text.parse().ok());
+    ProptestConfig::with_cases(wanted.map_or(most, |wanted| most.min(wanted)))
+}
+
 pub const FRONT: PortId = PortId(0);
 pub const BACK: PortId = PortId(1);
 

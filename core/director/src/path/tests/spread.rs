@@ -1,7 +1,7 @@
 //! A flow that any worker may rewrite becomes what it becomes on its owner's path.
 
 use super::groups::{Exception, Setting, Shot, any_setting, any_shot, general, lab};
-use super::lab::{FRONT, Lab, MemFrame};
+use super::lab::{FRONT, Lab, MemFrame, cases};
 use crate::counters::Direction;
 use crate::fib::PortId;
 use crate::path::{BURST, Dealt, FlowName, FlowRewrite, Level, NotSpreadable};
@@ -123,7 +123,7 @@ fn any_mode() -> impl Strategy<Value = Option<Mode>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(512))]
+    #![proptest_config(cases(512))]
 
     #[test]
     fn spread_as_alone(

@@ -3,7 +3,7 @@
 //! owner's path.
 
 use super::client_address::{read, segment};
-use super::lab::{BACK, FRONT, MemFrame};
+use super::lab::{BACK, FRONT, MemFrame, cases};
 use super::modes::{Field, at, datagram, datagram_with, ip, snat, spec};
 use super::spread::{Outcome, deal_out};
 use crate::counters::Direction;
@@ -286,7 +286,7 @@ fn translates_plainly(kind: Kind, inbound: bool, shot: &Shot) -> bool {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1024))]
+    #![proptest_config(cases(1024))]
 
     #[test]
     fn each_kind_is_spread_as_alone(

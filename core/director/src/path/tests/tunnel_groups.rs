@@ -1,11 +1,11 @@
 //! Packets that go into tunnels eight at a time get there what they get one at a time.
 
 use super::icmp::{framed, packet};
-use super::lab::with_ipv6;
 use super::lab::{
     BACK, CLIENT, CLIENT_6, FRONT, Lab, MemFrame, REAL, REAL_2, REAL_6, VIP, VIP_6, fib_of, narrow,
     real, tcp, udp,
 };
+use super::lab::{cases, with_ipv6};
 use crate::fib::{FibBuilder, Link, Target};
 use crate::path::tunnel::Tunnel;
 use crate::path::{Level, Verdict};
@@ -179,7 +179,7 @@ fn lab(setting: &Setting, level: Level) -> Lab {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(512))]
+    #![proptest_config(cases(512))]
 
     #[test]
     fn together_as_alone(shots in any_burst(), setting in any_setting()) {
