@@ -8,7 +8,7 @@ use serde_json::Value;
 use sluice_e2e::error::expect;
 use sluice_e2e::load::download_sha256;
 use sluice_e2e::web::{ECHO_PORT, LINES_PORT, make_blob_of};
-use sluice_e2e::{Director, Family, LabError, Running, wait_until};
+use sluice_e2e::{Director, Family, LabError, Netns, Running, wait_until};
 
 use crate::fixture::{Fixture, PYTHON, SOON, Setup, here, on, on_every_setup, script};
 use crate::restart::resets_of;
@@ -49,7 +49,7 @@ impl Held {
         let (server, held_s) = (fixture.server(LINES_PORT), seconds + LONGER_S);
         let lines =
             (0..CONNECTIONS).map(|_| fixture.hold(&server, held_s)).collect::<Result<_, _>>()?;
-        let paced = paced(fixture, fixture.bed.vip(), seconds, &["1"])?;
+        let paced = paced(&fixture.bed.client, fixture.bed.vip(), seconds, &["1"])?;
         Ok(Self { lines, paced, resets: resets(fixture)? })
     }
 
@@ -73,21 +73,21 @@ impl Held {
 }
 
 /// Numbered datagrams to the echo and back, one after the other.
-struct Paced(Running);
+pub struct Paced(Running);
 
 /// Begins them: so many seconds, then the interval in ms and the size.
-fn paced(fixture: &Fixture, vip: &str, seconds: u32, more: &[&str]) -> Result<Paced, LabError> {
+pub fn paced(client: &Netns, vip: &str, seconds: u32, more: &[&str]) -> Result<Paced, LabError> {
     let (path, port, seconds) = (script("paced.py"), ECHO_PORT.to_string(), seconds.to_string());
     let args = [&[&*path, "0", vip, &port, &seconds][..], more].concat();
     let name = format!("paced{}", Family::of(vip).bits());
-    let mut running = fixture.bed.client.start(&name, PYTHON, &args)?;
+    let mut running = client.start(&name, PYTHON, &args)?;
     running.wait_for_words("open", SOON)?;
     Ok(Paced(running))
 }
 
 impl Paced {
     /// What became of them.
-    fn end(&mut self) -> Result<Value, LabError> {
+    pub fn end(&mut self) -> Result<Value, LabError> {
         self.0.wait(SOON)?;
         let said = self.0.log_tail(1);
         serde_json::from_str(&said)

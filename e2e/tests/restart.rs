@@ -2,7 +2,7 @@
 //!
 //! Established connections in both directions, a download and silent ones are held over the end of
 //! a director and the start of the next one; then each must go on. Resets are counted by the
-//! kernels of both ends.
+//! kernels of both ends. The gap is what a steady flow of datagrams notices.
 
 use std::time::{Duration, Instant};
 
@@ -13,8 +13,13 @@ use sluice_e2e::web::{LINES_PORT, make_blob_of};
 use sluice_e2e::{Director, LabError, Netns};
 
 use crate::fixture::{Fixture, SOON, Setup, here, on, on_every_setup};
+use crate::handover::paced;
 
-on_every_setup!(connections_survive_a_restart, connections_survive_kill_9);
+on_every_setup!(
+    connections_survive_a_restart,
+    connections_survive_kill_9,
+    alone_traffic_pauses_for_less_than_a_second,
+);
 
 /// Seconds that connections are held: over the restart, and some time after.
 const HELD_S: u32 = 12;
@@ -22,6 +27,9 @@ const HELD_S: u32 = 12;
 const CONNECTIONS: usize = 5;
 /// Some seconds of the usual throughput.
 const BLOB: u64 = 200_000_000;
+/// Between two datagrams, and for how long they are sent.
+const EVERY_MS: u64 = 2;
+const PACED_S: u32 = 6;
 
 fn connections_survive_a_restart(fixture: &mut Fixture) -> Result<(), LabError> {
     survive(fixture, |director| director.stop().map(drop))
@@ -48,12 +56,8 @@ fn survive(
     // Slow enough to last over the restart.
     let download = std::thread::spawn(move || download_sha256(&client, &url, "20M"));
     std::thread::sleep(Duration::from_secs(1));
-    let ended = Instant::now();
-    end(&mut fixture.director)?;
-    fixture.director = Director::start(&fixture.bed, &fixture.recipe.text(&fixture.bed))?;
-    let took = ended.elapsed();
     // For the record, not judged: machines that run tests have other work too.
-    println!("from the end to ready: {} ms", took.as_millis());
+    gap(fixture, end)?;
     let log = fixture.director.log();
     expect(log.contains("sessions go on from before"), || format!("none were taken over:\n{log}"))?;
     let after = sessions(fixture)?;
@@ -67,6 +71,45 @@ fn survive(
     let now = [resets_of(&fixture.bed.client)?, resets_of(&fixture.bed.reals[0])?];
     expect(now == resets, || format!("resets at client and real server: {resets:?}, now {now:?}"))?;
     fixture.answers(3).map(drop)
+}
+
+/// Ends the director and starts it again, under datagrams. Says for how long none came back.
+fn gap(
+    fixture: &mut Fixture,
+    end: impl FnOnce(&mut Director) -> Result<(), LabError>,
+) -> Result<Duration, LabError> {
+    let every = EVERY_MS.to_string();
+    let mut paced = paced(&fixture.bed.client, fixture.bed.vip(), PACED_S, &[&every])?;
+    std::thread::sleep(Duration::from_secs(1));
+    let ended = Instant::now();
+    end(&mut fixture.director)?;
+    let stopped = ended.elapsed();
+    fixture.director = Director::launch(&fixture.bed, &fixture.recipe.text(&fixture.bed), &[])?;
+    // As the machine's network configuration would, as soon as they appear.
+    fixture.bed.settle_twins()?;
+    fixture.director.wait_ready()?;
+    let ready = ended.elapsed();
+    let said = paced.end()?;
+    let lost = said["longest_run"].as_u64().unwrap_or(u64::MAX);
+    let gap = Duration::from_millis(lost.saturating_mul(EVERY_MS));
+    println!(
+        "gap {} ms (ended after {} ms, ready after {} ms): {said}",
+        gap.as_millis(),
+        stopped.as_millis(),
+        ready.as_millis()
+    );
+    Ok(gap)
+}
+
+fn alone_traffic_pauses_for_less_than_a_second(fixture: &mut Fixture) -> Result<(), LabError> {
+    let killed = gap(fixture, |director| director.kill().map(drop))?;
+    let stopped = gap(fixture, |director| director.stop().map(drop))?;
+    for gap in [killed, stopped] {
+        // Without any the director was not away.
+        let right = Duration::from_millis(10)..Duration::from_secs(1);
+        expect(right.contains(&gap), || format!("killed {killed:?}, stopped {stopped:?}"))?;
+    }
+    Ok(())
 }
 
 /// The kernel knows none of the director's connections: unless it is kept quiet it resets them.

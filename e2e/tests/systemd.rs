@@ -12,6 +12,7 @@ use sluice_e2e::web::{make_blob_of, script};
 use sluice_e2e::{Bed, LabError, Running, wait_until};
 
 use crate::fixture::{PREFIX, SOON, Setup, here, turn};
+use crate::handover::paced;
 
 /// The unit of packages.
 const UNIT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../packaging/sluiced.service");
@@ -108,7 +109,8 @@ fn is_possible(bed: &Bed) -> Result<bool, LabError> {
     Ok(bed.director.run("unshare", &args)?.status.success())
 }
 
-/// Upgrade, restart, reload and death: the unit follows, and downloads go on over all of them.
+/// Upgrade, restart, reload and death: the unit follows, and downloads go on over all of them. What
+/// datagrams notice of each is shown.
 #[test]
 fn the_unit_is_upgraded_restarted_and_killed() {
     let name = here!(the_unit_is_upgraded_restarted_and_killed);
@@ -133,11 +135,27 @@ fn the_unit_is_upgraded_restarted_and_killed() {
     run().unwrap_or_else(|error: LabError| panic!("{name}: {error}"));
 }
 
+/// Does something under datagrams, and says for how long none came back. Not judged: the machine may
+/// have other work.
+fn noticed<T>(
+    bed: &Bed,
+    what: &str,
+    does: impl FnOnce() -> Result<T, LabError>,
+) -> Result<T, LabError> {
+    const EVERY_MS: u64 = 2;
+    let mut paced = paced(&bed.client, bed.vip(), 4, &[&EVERY_MS.to_string()])?;
+    let done = does()?;
+    let said = paced.end()?;
+    let run = said["longest_run"].as_u64().unwrap_or(u64::MAX);
+    println!("{what}: gap {} ms: {said}", run.saturating_mul(EVERY_MS));
+    Ok(done)
+}
+
 fn follows(bed: &Bed, systemd: &Systemd<'_>) -> Result<(), LabError> {
     systemd.systemctl(&["start", "sluiced"])?;
     let url = format!("http://{}/", bed.vip());
     wait_until("an answer", SOON, || Ok(curl(&bed.client, &url).ok()))?;
-    let sums = bed.reals.iter().map(|real| make_blob_of(real, 60_000_000));
+    let sums = bed.reals.iter().map(|real| make_blob_of(real, 150_000_000));
     let sums = sums.collect::<Result<Vec<_>, _>>()?;
     let downloads = (0..3).map(|_| {
         let (client, url) = (bed.client.clone(), format!("{url}blob"));
@@ -150,16 +168,22 @@ fn follows(bed: &Bed, systemd: &Systemd<'_>) -> Result<(), LabError> {
         Ok((status["sessions"]["live"].as_u64() >= Some(3)).then_some(()))
     })?;
     let first = systemd.property("MainPID")?;
-    systemd.sluice(&["ha", "upgrade"])?;
-    let second = systemd.wait_for_another(&first)?;
+    let second = noticed(bed, "upgrade", || {
+        systemd.sluice(&["ha", "upgrade"])?;
+        systemd.wait_for_another(&first)
+    })?;
     systemd.systemctl(&["reload", "sluiced"])?;
     let status = systemd.sluice(&["status"])?;
     expect(status.contains("last reload    accepted"), || status.clone())?;
-    systemd.systemctl(&["restart", "sluiced"])?;
-    let third = systemd.wait_for_another(&second)?;
+    let third = noticed(bed, "restart", || {
+        systemd.systemctl(&["restart", "sluiced"])?;
+        systemd.wait_for_another(&second)
+    })?;
     expect(systemd.property("NRestarts")? == "0", || "it had died".to_owned())?;
-    systemd.systemctl(&["kill", "--signal", "KILL", "sluiced"])?;
-    systemd.wait_for_another(&third)?;
+    noticed(bed, "kill -9", || {
+        systemd.systemctl(&["kill", "--signal", "KILL", "sluiced"])?;
+        systemd.wait_for_another(&third)
+    })?;
     expect(systemd.property("NRestarts")? == "1", || "it did not die".to_owned())?;
     for download in downloads {
         let got = download.join().expect("the download does not panic")?;

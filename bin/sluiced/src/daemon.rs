@@ -18,7 +18,7 @@ use crate::ports::{self, Ports};
 use crate::prober::Prober;
 use crate::signals::Signals;
 use crate::sync::{Plans, Synchroniser};
-use crate::{change, counter_log, ipvs, news, report, wiring};
+use crate::{change, counter_log, ipvs, news, report, steering, wiring};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use sd_notify::NotifyState;
 use sluice_api::{Call, Network, Options, Prepared, Server, group_id, model};
@@ -112,6 +112,7 @@ pub fn run(
 ) -> Result<(), Error> {
     warn_of(&loaded);
     let mut signals = Signals::catch()?;
+    let steering = steering::prepare(&loaded.config);
     let mut from = channel.map(Successor::meet).transpose()?;
     let mut health = Health::start()?;
     let samples = Samples::start(health.board())?;
@@ -140,6 +141,8 @@ pub fn run(
     let published = Arc::new(networks.revised(&plan));
     let (crew, kept, seed) = start_crew(&config, &eal, (&plan, &published), from.as_mut())?;
     let mut ports = Ports::new(&config, &eal, &crew);
+    // Not while ports are opened, which tell their descriptors from others by when they appear.
+    steering.map(std::thread::JoinHandle::join);
     let (sync, announcer, handed) = match &mut from {
         None => {
             let announcer = Announcer::open(&config, &plan)?;

@@ -7,6 +7,7 @@
 //! aside.
 
 use crate::tunnels;
+use sluice_config::{Config, Device, Port};
 use sluice_director::counters::Counters;
 use sluice_director::fib::PortId;
 use sluice_director::plan::{Plan, Snat};
@@ -15,6 +16,18 @@ use sluice_linux::Kernel;
 use sluice_steer::{EndpointMatch, InnerMatch, LocalMatch, Matches, SnatMatch, VxlanMatch};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::thread::JoinHandle;
+
+/// Prepares the loading of BPF programs in a thread of its own: that takes as long as the start of
+/// the environment layer, which sleeps for a part of its time. `None` if no port needs it.
+pub fn prepare(config: &Config) -> Option<JoinHandle<()>> {
+    let wanted =
+        |port: &Port| matches!(port.device, Device::AfXdp { .. } | Device::AfPacket { .. });
+    config.ports.iter().any(wanted).then_some(())?;
+    let thread = std::thread::Builder::new().name("steering".to_owned());
+    // Without a thread the first port does the same.
+    thread.spawn(sluice_steer::prepare).ok()
+}
 
 /// An address of the machine: interface, address, bits of the network around it.
 type Own = (u32, IpAddr, u8);

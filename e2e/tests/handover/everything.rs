@@ -163,7 +163,7 @@ fn two_upgrades(fixture: &mut Fixture) -> Result<(), LabError> {
         held.push(fixture.hold(&endpoint(vip, LINES_PORT), LASTS_S + 2)?);
         let (url, client) = (format!("{}/blob", url(vip, 80)), bed.client.clone());
         downloads.push(std::thread::spawn(move || download_sha256(&client, &url, "20M")));
-        flows.push(paced(fixture, vip, LASTS_S, &["2", LARGE])?);
+        flows.push(paced(&fixture.bed.client, vip, LASTS_S, &["2", LARGE])?);
     }
     let (before, at_start) = (resets_of(&bed.client)?, down(fixture));
     let kernel = follow_kernel(fixture)?;

@@ -12,7 +12,7 @@ use aya::maps::XskMap;
 use aya::programs::{Xdp, XdpMode};
 use tracing::warn;
 
-use crate::{Error, Mode, OBJECT, PROGRAM, Result, Steer, link};
+use crate::{Error, Mode, OBJECT, PROGRAM, Result, Steer, link, loader};
 
 /// The program for packets in several buffers.
 const OBJECT_FRAGS: &[u8] =
@@ -109,7 +109,7 @@ impl Attached {
 fn load(frags: bool) -> Result<Ebpf> {
     let object = if frags { OBJECT_FRAGS } else { OBJECT };
     let load = |problem: String| Error::Load { problem };
-    let mut program = Ebpf::load(object).map_err(|error| load(error.to_string()))?;
+    let mut program = loader::load(object).map_err(|error| load(error.to_string()))?;
     let context = "load the steering program";
     xdp(&mut program)?.load().map_err(|source| Error::Program { context, source })?;
     Ok(program)

@@ -17,6 +17,7 @@ mod descriptors;
 mod hits;
 mod layout;
 mod link;
+mod loader;
 mod seal;
 mod stale;
 mod steer;
@@ -25,6 +26,7 @@ mod table;
 pub use attached::Attached;
 pub use descriptors::{Held, descriptors_held, link_held};
 pub use link::Mode;
+pub use loader::prepare;
 pub use seal::Seal;
 pub use sluice_rules::{
     EndpointMatch, InnerMatch, LocalMatch, Matches, Network, SnatMatch, VxlanMatch,

@@ -16,7 +16,7 @@ use aya::Ebpf;
 use aya::programs::tc::{NlOptions, TcAttachOptions, qdisc_add_clsact, qdisc_detach_program};
 use aya::programs::{LinkOrder, ProgramError, SchedClassifier, TcAttachType};
 
-use crate::{Error, Result};
+use crate::{Error, Result, loader};
 
 const OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/seal.bpf.o"));
 const PROGRAM: &str = "sluice_seal";
@@ -55,7 +55,7 @@ impl Seal {
     }
 
     fn of(interface: &str, sole: bool, has_links: bool) -> Result<Self> {
-        let mut program = Ebpf::load(OBJECT).map_err(|error| Error::Seal {
+        let mut program = loader::load(OBJECT).map_err(|error| Error::Seal {
             interface: interface.to_owned(),
             problem: error.to_string(),
         })?;
