@@ -136,10 +136,16 @@ impl Synchroniser {
     /// How it stands, with what workers report.
     pub fn shown(&self, reports: &[Report]) -> Option<HaSync> {
         let shown = self.board.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let ends_unreported = reports.iter().map(|report| report.untold).sum();
         let synchronised = self.is_synchronised();
-        shown.map(|shown| HaSync { ends_unreported, synchronised, ..shown })
+        shown.map(|shown| HaSync { synchronised, ..with_reports(shown, reports) })
     }
+}
+
+/// Adds what workers report.
+fn with_reports(shown: HaSync, reports: &[Report]) -> HaSync {
+    let ends_unreported = reports.iter().map(|report| report.untold).sum();
+    let reports_waiting = reports.iter().map(|report| report.untaken).sum();
+    HaSync { ends_unreported, reports_waiting, ..shown }
 }
 
 impl Drop for Synchroniser {
@@ -149,5 +155,34 @@ impl Drop for Synchroniser {
         if self.thread.take().is_some_and(|thread| thread.join().is_err()) {
             tracing::warn!("the thread of session synchronisation had panicked");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sluice_api::model::{HaDatagrams, HaReports};
+
+    #[test]
+    fn what_waits_at_workers_is_shown() {
+        let listen = ([192, 0, 2, 1], 8848).into();
+        let shown = HaSync {
+            listen,
+            synchronised: true,
+            pulling_from: None,
+            pulled: 0,
+            peers: Vec::new(),
+            reports_waiting: 0,
+            reports_sent: 5,
+            reports_received: HaReports::default(),
+            ends_unreported: 0,
+            datagrams: HaDatagrams::default(),
+        };
+        let report = |untold, untaken| Report { untold, untaken, ..Report::default() };
+        let shown = with_reports(shown, &[report(1, 20), report(2, 300)]);
+        assert_eq!((shown.reports_waiting, shown.ends_unreported), (320, 3));
+        assert_eq!(shown.reports_sent, 5);
+        let json = serde_json::to_value(&shown).unwrap();
+        assert_eq!(json["reports_waiting"], 320);
     }
 }

@@ -283,6 +283,8 @@ families! {
         "Age of the oldest report that the peer has not acknowledged; 0 when it has all.";
     SYNC_PEER_UNACKNOWLEDGED, "sluice_sync_peer_unacknowledged_datagrams", Gauge, ["peer"],
         "Datagrams that the peer has not acknowledged.";
+    SYNC_REPORTS_WAITING, "sluice_sync_reports_waiting", Gauge, [],
+        "Changes of sessions that wait at the workers to be reported; no peer's lag includes them.";
     SYNC_REPORTS_SENT, "sluice_sync_reports_sent", Counter, [],
         "Reports of sessions sent, counted once for all peers.";
     SYNC_REPORTS_RECEIVED, "sluice_sync_reports_received", Counter, ["result"],

@@ -438,6 +438,7 @@ pub(crate) fn synchronisation(page: &mut Page, sync: &model::HaSync) {
         page.family(family);
         tagged.iter().for_each(|(tag, peer)| page.sample(tag, None, of(peer)));
     }
+    page.one(&f::SYNC_REPORTS_WAITING, sync.reports_waiting);
     page.one(&f::SYNC_REPORTS_SENT, sync.reports_sent);
     page.family(&f::SYNC_REPORTS_RECEIVED);
     let model::HaReports { new, newer, ended, older, unknown, refused } = sync.reports_received;

@@ -85,13 +85,15 @@ function peersTable() {
   });
 }
 
-function figures(role, addresses, { reports_sent: sent, reports_received: got, datagrams }) {
+function figures(role, addresses, sync) {
+  const { reports_waiting: waiting, reports_sent: sent, reports_received: got, datagrams } = sync;
   const here = addresses.filter((address) => address.interface).map((address) => address.vip);
   const more = here.length > LISTED ? ` and ${count(here.length - LISTED)} more` : "";
   const rejected = datagrams.forged + datagrams.replayed + datagrams.malformed;
   return facts([
     ["Role", role],
     ["Virtual addresses here", here.slice(0, LISTED).join(", ") + more || "none"],
+    ["Reports waiting at the workers", count(waiting)],
     ["Reports sent", count(sent)],
     ["Reports received and used", count(got.new + got.newer + got.ended)],
     ["Already known", count(got.older)],

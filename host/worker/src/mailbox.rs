@@ -112,6 +112,9 @@ pub struct Report {
     pub kept: bool,
     /// Ends of sessions that other directors were not told of.
     pub untold: u64,
+    /// Changes of sessions that wait here to be told to other directors: listed, or in the ring and
+    /// not read.
+    pub untaken: u64,
     /// Each network by itself, if there is any besides the default one; what is said above is the
     /// sum of all.
     pub networks: Vec<NetworkReport>,

@@ -15,8 +15,8 @@ use sluice_director::spec::NetworkId;
 /// Places of the ring.
 const RING: usize = 16_384;
 /// Sessions of a walk that are told in a turn with frames; changes as well, and as many more as
-/// there were frames. Each frame may change a session, and what waits in the worker's list shows in
-/// no peer's lag.
+/// there were frames. Each frame may change a session, and what waits in the worker's list is in no
+/// peer's lag: see [`Report::untaken`](crate::Report::untaken).
 const BUSY: usize = 64;
 /// What is told in a turn without frames.
 const IDLE: usize = 1024;
@@ -92,6 +92,13 @@ impl<Q: Queue> Worker<Q> {
     /// Whether there is something to tell.
     pub(crate) fn has_changes(&self) -> bool {
         self.outbox.is_some() && self.nets().any(|net| net.path.has_changes())
+    }
+
+    /// How many changes wait to be told, in the ring too. What a walk has not come to is none.
+    pub fn untaken(&self) -> u64 {
+        let Some(outbox) = &self.outbox else { return 0 };
+        let listed: usize = self.nets().map(|net| net.path.listed()).sum();
+        (listed + RING - outbox.ring.slots()) as u64
     }
 
     /// Tells some of what has changed.

@@ -231,6 +231,7 @@ fn pair(facts: &mut Facts) -> &mut HaSync {
         pulling_from: None,
         pulled: 0,
         peers: vec![peer],
+        reports_waiting: 0,
         reports_sent: 1,
         reports_received: HaReports::default(),
         ends_unreported: 0,

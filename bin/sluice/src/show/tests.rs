@@ -417,6 +417,7 @@ fn ha_with_peers() {
             peer(5, true, true, true),
             peer(6, true, true, false),
         ],
+        reports_waiting: 4321,
         reports_sent: 1000,
         reports_received: HaReports {
             new: 1,

@@ -369,6 +369,7 @@ impl Link {
             pulling_from: status.pulling_from.and_then(|peer| self.peers.get(peer).copied()),
             pulled: status.pull_records,
             peers: peers.collect(),
+            reports_waiting: 0,
             reports_sent: counters.records_sent,
             reports_received: HaReports { new, newer, ended, older, unknown, refused },
             ends_unreported: 0,

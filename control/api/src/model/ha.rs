@@ -202,6 +202,10 @@ pub struct HaSync {
     pub pulled: u64,
     /// The other directors.
     pub peers: Vec<HaPeer>,
+    /// Changes of sessions that wait at the workers to be reported. No peer's lag includes them: it
+    /// begins when a report is sent.
+    #[serde(default)]
+    pub reports_waiting: u64,
     /// Reports of sessions sent, once however many peers there are.
     pub reports_sent: u64,
     /// Reports of sessions received, by what became of them.

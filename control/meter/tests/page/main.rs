@@ -107,6 +107,7 @@ fn sync() -> model::HaSync {
         pulling_from: None,
         pulled: 31,
         peers: vec![peer(2, true), peer(3, false)],
+        reports_waiting: 30,
         reports_sent: 32,
         reports_received: model::HaReports {
             new: 33,
@@ -344,6 +345,7 @@ fn session_synchronisation_is_shown_where_it_is_configured() {
         "sluice_sync_peer_behind{peer=\"192.0.2.3:8848\"} 1",
         "sluice_sync_peer_lag_seconds{peer=\"192.0.2.2:8848\"} 0.0025",
         "sluice_sync_peer_unacknowledged_datagrams{peer=\"192.0.2.3:8848\"} 3",
+        "sluice_sync_reports_waiting 30",
         "sluice_sync_reports_sent_total 32",
         "sluice_sync_reports_received_total{result=\"new\"} 33",
         "sluice_sync_reports_received_total{result=\"newer\"} 34",

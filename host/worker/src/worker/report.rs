@@ -27,6 +27,7 @@ impl<Q: Queue> Worker<Q> {
             ticks_per_s: self.stages.ticks_per_s(),
             busy_ms: self.tally.busy_us / 1000,
             life_ms: self.tally.life_ms,
+            untaken: self.untaken(),
             ..Report::default()
         };
         self.nets().for_each(|net| add(&mut report, net));

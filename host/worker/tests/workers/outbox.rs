@@ -74,6 +74,35 @@ fn a_turn_tells_what_its_packets_changed() {
     }
 }
 
+/// What nobody reads waits in the ring, and what that has no room for in the worker's list: both are
+/// counted.
+#[test]
+fn what_waits_to_be_told_is_counted() {
+    const SESSIONS: u16 = 78 * BURST;
+    let mut kit = Kit::with_sessions(100_000);
+    assert_eq!(kit.workers[0].untaken(), 0);
+    let (outbox, mut ring) = Outbox::new(Wake::new().unwrap());
+    kit.workers[0].tell_by(outbox);
+    let ports = open(&mut kit, SESSIONS);
+    kit.turn(0);
+    told(&mut ring);
+    assert_eq!(kit.workers[0].untaken(), 0);
+    for burst in ports.chunks(BURST.into()) {
+        for port in burst {
+            kit.put(0, BACK, udp((REAL, 53), (crate::memory::LOCAL, *port)));
+        }
+        kit.turn(0);
+    }
+    assert_eq!(kit.workers[0].untaken(), SESSIONS.into());
+    let (first, _) = told(&mut ring);
+    assert!(first < SESSIONS.into(), "the ring had room for all");
+    assert_eq!(kit.workers[0].untaken(), (usize::from(SESSIONS) - first) as u64);
+    (0..4).for_each(|_| kit.turn(0));
+    assert_eq!(kit.workers[0].untaken(), (usize::from(SESSIONS) - first) as u64);
+    let (rest, _) = told(&mut ring);
+    assert_eq!((first + rest, kit.workers[0].untaken()), (SESSIONS.into(), 0));
+}
+
 /// A reader that is late finds everything nonetheless, and the end of the walk behind it.
 #[test]
 fn what_the_ring_has_no_room_for_is_told_later() {
