@@ -3,7 +3,7 @@
 
 use crate::recipe::{Feature, Recipe};
 use crate::rng::Rng;
-use crate::universe::{ANY, Service, Universe};
+use crate::universe::{ANY, Pool, Service, Universe};
 use crate::wire::{
     ACK, Addr, FIN, OTHERS, Packet, RST, SCTP, SYN, Stream, TCP, Tuple, UDP, is_v4, v4,
 };
@@ -130,6 +130,9 @@ fn spread(universe: &Universe, rng: &mut Rng) -> Act {
 
 fn flow(universe: &Universe, rng: &mut Rng) -> Act {
     let service = rng.pick(&universe.services);
+    if service.rule.is_some() {
+        return outward(universe, rng);
+    }
     let node = client_of(universe, rng, service);
     let sport = 2000 + rng.below(universe.client_ports.into()) as u16;
     let (first, last) = service.ports;
@@ -149,6 +152,29 @@ fn flow(universe: &Universe, rng: &mut Rng) -> Act {
         (tuple.sport, tuple.dport) = (0, 0);
     }
     Act::Flow { node, tuple, token }
+}
+
+/// A host inside opens a connection to the outside, often from a port that others are from.
+fn outward(universe: &Universe, rng: &mut Rng) -> Act {
+    let node = *rng.pick(&universe.insiders);
+    let src = universe.nodes[node].address;
+    let token = rng.next() as u32;
+    let ports = u64::from(universe.client_ports.min(*rng.pick(&[3, 40, 2000])));
+    let tuple = Tuple {
+        src,
+        dst: far_of(universe, rng, src),
+        sport: 2000 + rng.below(ports) as u16,
+        dport: *rng.pick(&[53, 80, 443, 8080]),
+        protocol: *rng.pick(&[TCP, UDP]),
+    };
+    Act::Flow { node, tuple, token }
+}
+
+/// A host outside, of the family of an address.
+fn far_of(universe: &Universe, rng: &mut Rng, like: Addr) -> Addr {
+    let all = universe.outsiders.iter().map(|node| universe.nodes[*node].address);
+    let all: Vec<_> = all.filter(|address| is_v4(*address) == is_v4(like)).collect();
+    *rng.pick(&all)
 }
 
 /// A client of a service's family.
@@ -172,7 +198,10 @@ fn unrest(universe: &Universe, recipe: &Recipe, rng: &mut Rng) -> Option<Act> {
     let service = rng.below(universe.services.len() as u64) as usize;
     let real = rng.below(universe.services[service].reals.len() as u64) as usize;
     let node = rng.below(universe.nodes.len() as u64) as usize;
+    let ruled = universe.services[service].rule.is_some();
     let act = match feature {
+        Feature::Changes if ruled => Act::Service(service, rng.chance(300)),
+        Feature::Down if ruled => return None,
         Feature::Changes => match rng.below(6) {
             0 if !recipe.has(Feature::Mixed) && universe.has(Mode::Nat) => return None,
             0 => Act::Service(service, rng.chance(300)),
@@ -204,6 +233,9 @@ fn unrest(universe: &Universe, recipe: &Recipe, rng: &mut Rng) -> Option<Act> {
 /// A packet that nobody is prepared for: it may still hit a session by chance.
 fn stray(universe: &Universe, rng: &mut Rng) -> Option<Act> {
     let service = rng.pick(&universe.services);
+    if service.rule.is_some() {
+        return Some(stray_of_rule(universe, rng, &universe.pools[service.pool]));
+    }
     let client = client_of(universe, rng, service);
     let pool = rng.pick(&universe.pools);
     let real = rng.pick(&service.reals);
@@ -258,6 +290,42 @@ fn stray(universe: &Universe, rng: &mut Rng) -> Option<Act> {
         ..Packet::default()
     };
     Some(Act::Misdirected { node, packet })
+}
+
+/// A packet from outside to an address and port of a rule's pool, which nobody may have asked for,
+/// or one from inside that may open nothing.
+fn stray_of_rule(universe: &Universe, rng: &mut Rng, pool: &Pool) -> Act {
+    let inside = rng.chance(400);
+    let node = *rng.pick(if inside { &universe.insiders } else { &universe.outsiders });
+    let src = universe.nodes[node].address;
+    let locals: Vec<_> =
+        pool.addresses.iter().copied().filter(|a| is_v4(*a) == is_v4(src)).collect();
+    let protocol = *rng.pick(&[TCP, TCP, UDP]);
+    let near = u64::from(pool.first_port.saturating_sub(3));
+    let port = near + rng.below(u64::from(pool.ports.min(300)) + 6);
+    let known = *rng.pick(&[53, 80, 443, 8080]);
+    let tuple = if inside || locals.is_empty() {
+        let sport = 2000 + rng.below(40) as u16;
+        Tuple { src, dst: far_of(universe, rng, src), sport, dport: known, protocol }
+    } else {
+        let dport = port.min(65_535) as u16;
+        Tuple { src, dst: *rng.pick(&locals), sport: known, dport, protocol }
+    };
+    let tcp = |value: u32| if protocol == TCP { value } else { 0 };
+    let flags = *rng.pick(&[SYN, ACK, RST, RST | ACK, FIN | ACK, SYN | ACK, 0, SYN | FIN]);
+    let len = *rng.pick(&[8, 20, 1200]);
+    let token = rng.next() as u32;
+    let packet = Packet {
+        tuple,
+        ttl: *rng.pick(&[0, 1, 2, 64, 64, 64]),
+        seq: tcp(rng.next() as u32),
+        ack: if flags & ACK != 0 { tcp(rng.next() as u32) } else { 0 },
+        flags: tcp(flags.into()) as u8,
+        checksum: true,
+        payload: Stream { token, at: 0, len, headed: protocol != TCP },
+        ..Packet::default()
+    };
+    Act::Misdirected { node, packet }
 }
 
 /// An SCTP packet with data, or one that ends an association.

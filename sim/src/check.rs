@@ -13,6 +13,7 @@ mod counts;
 mod errors;
 mod forward;
 mod linger;
+mod mapping;
 mod owners;
 mod pieces;
 mod refuse;
@@ -145,6 +146,7 @@ pub(crate) struct Checker {
     away: FxHashMap<Key, VecDeque<u64>>,
     /// By worker.
     passed: Vec<spread::Passed>,
+    mappings: mapping::Mappings,
 }
 
 impl Checker {
@@ -176,6 +178,7 @@ impl Checker {
             left: FxHashMap::default(),
             away: FxHashMap::default(),
             passed: vec![spread::Passed::default(); workers],
+            mappings: mapping::Mappings::default(),
         }
     }
 
@@ -302,6 +305,7 @@ impl Checker {
     /// Removes a session.
     fn remove(&mut self, id: u32) {
         self.leave(id);
+        self.mappings.let_go(id, &self.sessions[id as usize]);
         self.free.push(id);
     }
 

@@ -115,7 +115,8 @@ fn main() -> ExitCode {
                 total.virtual_ms += outcome.virtual_ms;
                 total.spread += outcome.spread;
                 total.redirects += outcome.redirects;
-                for (sum, more) in total.dealt.iter_mut().zip(outcome.dealt) {
+                let counts = total.dealt.iter_mut().zip(outcome.dealt);
+                for (sum, more) in counts.chain(total.outward.iter_mut().zip(outcome.outward)) {
                     *sum += more;
                 }
             }
@@ -133,7 +134,7 @@ fn main() -> ExitCode {
             "seeds": ran, "failed": failed, "packets": total.packets,
             "sessions": total.sessions, "plans": total.plans,
             "spread_flows": total.spread, "spread_packets": total.dealt,
-            "redirects": total.redirects,
+            "redirects": total.redirects, "outward": total.outward,
             "virtual_s": total.virtual_ms / 1000, "seconds": seconds, "packets_per_s": rate,
         });
         println!("{object}");
@@ -141,12 +142,13 @@ fn main() -> ExitCode {
         let Outcome { packets, sessions, plans, virtual_ms, .. } = total;
         println!(
             "{ran} seeds, {} failed; {packets} packets, {sessions} sessions, {plans} plans, \
-             {} flows spread with packets {:?}, {} rules of NICs, \
+             {} flows spread with packets {:?}, {} rules of NICs, {:?} sessions outward, \
              {} s of virtual time in {seconds:.1} s: {:.2} M packets/s",
             failed.len(),
             total.spread,
             total.dealt,
             total.redirects,
+            total.outward,
             virtual_ms / 1000,
             rate / 1e6,
         );

@@ -48,11 +48,13 @@ pub enum Feature {
     Told,
     /// A NIC's rules for spread flows, and receive queues with a backlog while they change.
     Redirects,
+    /// Hosts behind the director that open connections to the outside, by source NAT.
+    Outside,
 }
 
 impl Feature {
     /// All of them.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self::Loss,
         Self::Duplicates,
         Self::Jitter,
@@ -73,6 +75,7 @@ impl Feature {
         Self::Tunnels,
         Self::Told,
         Self::Redirects,
+        Self::Outside,
     ];
 
     /// Its name on the command line.
@@ -98,6 +101,7 @@ impl Feature {
             Self::Tunnels => "tunnels",
             Self::Told => "told",
             Self::Redirects => "redirects",
+            Self::Outside => "snat",
         }
     }
 

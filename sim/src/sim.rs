@@ -65,6 +65,9 @@ pub struct Outcome {
     pub dealt: [u64; 4],
     /// Rules of the NIC for these that were made and removed.
     pub redirects: u64,
+    /// Sessions of source NAT, those of them that share another's mapping, and first packets that
+    /// no port was free for.
+    pub outward: [u64; 3],
     /// Virtual time that passed, in milliseconds.
     pub virtual_ms: u64,
     /// Actions that there were.
@@ -461,6 +464,7 @@ impl Sim {
         let counts = self.machine.spread_counts;
         self.outcome.spread = counts.flows;
         self.outcome.redirects = self.machine.redirects();
+        self.outcome.outward = self.checker.outward();
         self.outcome.dealt = [counts.dealt, counts.own, counts.kept, counts.late];
         self.outcome.virtual_ms = self.now - START_MS;
         let left: u32 = self.machine.workers.iter().map(|w| w.path.live_sessions()).sum();

@@ -5,6 +5,7 @@
 //! checker never asks the plan.
 
 mod networks;
+mod rules;
 
 use crate::universe::{ANY, Service, Universe};
 use crate::wire::{Addr, Seen, is_v4, to_ip};
@@ -209,6 +210,7 @@ impl Snapshot {
     pub fn service_at(&self, universe: &Universe, protocol: u8, to: (Addr, u16)) -> Option<usize> {
         let fits = universe.services.iter().enumerate().filter(|(at, service)| {
             self.status.services[*at].present
+                && service.rule.is_none()
                 && service.takes(protocol)
                 && service.vip == to.0
                 && (service.ports.0..=service.ports.1).contains(&to.1)
@@ -225,7 +227,8 @@ fn owned(universe: &Universe, status: &Status) -> Vec<bool> {
     let services = universe.services.iter().zip(&status.services);
     let nat = services.map(|(service, status)| {
         let mut there = service.reals.iter().zip(&status.reals).filter(|(_, s)| s.present);
-        let owned = service.mode == Mode::Nat || service.persistence.is_some();
+        let by_client = matches!(service.mode, Mode::Nat | Mode::Snat);
+        let owned = by_client || service.persistence.is_some();
         owned || there.any(|(real, _)| real.mode == Mode::Nat)
     });
     nat.collect()
@@ -247,7 +250,7 @@ fn next(universe: &Universe, status: &Status, address: Addr) -> Next {
 
 fn spec(universe: &Universe, status: &Status) -> Spec {
     let present = universe.services.iter().zip(&status.services).enumerate();
-    let present = present.filter(|(_, (_, status))| status.present);
+    let present = present.filter(|(_, (service, status))| status.present && service.rule.is_none());
     let services = present.map(|(number, (service, status))| VirtualService {
         name: format!("s{number}"),
         protocol: service.protocol_name(),
@@ -302,6 +305,7 @@ fn spec(universe: &Universe, status: &Status) -> Spec {
     Spec {
         services: services.collect(),
         pools: pools.collect(),
+        snat: rules::spec(universe, status),
         timeouts: universe.timeouts,
         no_session: universe.no_session,
         refused: universe.refused,

@@ -1,8 +1,10 @@
 //! What there is in a world: links, hosts, routers, services, pools, limits. All of it follows
 //! from the seed and never changes; what changes while traffic runs is in [`crate::status`].
 
+mod outside;
 mod trouble;
 
+pub(crate) use outside::{Rule, is_in};
 pub(crate) use trouble::{Spreading, is_elephant};
 
 use crate::recipe::{Feature, Recipe};
@@ -105,6 +107,8 @@ pub(crate) struct Service {
     /// How real servers learn their client's address.
     pub client_address: ClientAddress,
     pub reals: Vec<Real>,
+    /// It is a rule of source NAT, whose real server stands for the outside.
+    pub rule: Option<Rule>,
 }
 
 impl Service {
@@ -191,7 +195,11 @@ pub(crate) struct Universe {
     pub nodes: Vec<Node>,
     /// Of IPv4 and of IPv6.
     pub clients: [Vec<usize>; 2],
+    /// Hosts behind the director that open connections, and those outside that these are to.
+    pub insiders: Vec<usize>,
+    pub outsiders: Vec<usize>,
     pub routes: Vec<Route>,
+    /// Virtual services, and behind them rules of source NAT in their order.
     pub services: Vec<Service>,
     pub pools: Vec<Pool>,
     /// Networks of outer source addresses, IPv4 and IPv6, with their bits of the 128.
@@ -242,16 +250,22 @@ impl Universe {
         let mut universe = Self {
             seed: recipe.seed,
             workers,
-            links: links(&mut rng, recipe),
+            links: trouble::links(&mut rng, recipe),
             nodes: Vec::new(),
             clients: Default::default(),
+            insiders: Vec::new(),
+            outsiders: Vec::new(),
             routes: Vec::new(),
             services: Vec::new(),
             pools: Vec::new(),
             tunnel: [(BACK[0].0 + 96, rng.range(126, 128) as u32), (BACK[2].0 + 0x600, 120)],
             network: trouble::network(&mut rng, recipe),
             timeouts: trouble::timeouts(&mut rng),
-            capacity: if rng.chance(300) { rng.range(8, 200) as u32 } else { ample(recipe) },
+            capacity: if rng.chance(300) {
+                rng.range(8, 200) as u32
+            } else {
+                trouble::ample(recipe)
+            },
             no_session: *rng.pick(&[NoSession::Drop, NoSession::Reset]),
             refused: if recipe.seed.is_multiple_of(4) { Refusal::Drop } else { Refusal::Answer },
             mid_stream: rng.chance(100),
@@ -280,6 +294,7 @@ impl Universe {
             universe.fragments = *rng.pick(&[8, 256, 4096, 4096]);
         }
         trouble::tell_clients(recipe, &mut universe);
+        outside::open(recipe, families, &mut universe);
         universe
     }
 
@@ -433,6 +448,7 @@ impl Universe {
             limits: trouble::limits(rng),
             client_address: ClientAddress::Hidden,
             reals,
+            rule: None,
         })
     }
 }
@@ -469,32 +485,4 @@ impl fmt::Display for Universe {
         }
         Ok(())
     }
-}
-
-/// Sessions that hardly any worker of a run can have, in tables that are no larger than that:
-/// their memory is fresh for each world.
-fn ample(recipe: &Recipe) -> u32 {
-    (recipe.steps / 2).clamp(64, 16_384) as u32
-}
-
-/// Two arms or one, with VLANs or without: the first link is in front, two are in the back.
-fn links(rng: &mut Rng, recipe: &Recipe) -> Vec<Link> {
-    let tagged = recipe.has(Feature::Vlans);
-    let back = u16::from(rng.chance(700));
-    let mut vlan = |chance, id| if rng.chance(chance) && tagged { id } else { 0 };
-    let front = vlan(300, 9);
-    let second = vlan(500, 7);
-    let mtu = *rng.pick(&[1500, 1500, 1500, 1280]);
-    let owns = rng.chance(500);
-    let place = |port: u16, vlan: u16, mtu, own: [Addr; 2]| {
-        let own = own.map(|own| owns.then_some(own + 2));
-        Link { port, vlan, mtu, own }
-    };
-    // No two links are the same VLAN of one port.
-    let second = if back == 0 && second == front { 7 } else { second };
-    vec![
-        place(0, front, 1500, [FRONT[0].0, FRONT[1].0]),
-        place(back, second, mtu, [BACK[0].0, BACK[2].0]),
-        place(back, 8, 1500, [BACK[1].0, BACK[3].0]),
-    ]
 }

@@ -58,6 +58,18 @@ fn worlds_spread_flows() {
     assert!(dealt > 2000 && own > 50 && kept > 1000 && late > 10, "{packets:?}");
 }
 
+/// Hosts inside open sessions to the outside, share mappings, and find pools used up.
+#[test]
+fn worlds_have_source_nat() {
+    let mut outward = [0; 3];
+    for seed in 0..40 {
+        let outcome = run(&Recipe::new(seed, STEPS)).unwrap();
+        outward.iter_mut().zip(outcome.outward).for_each(|(sum, more)| *sum += more);
+    }
+    let [opened, shared, refused] = outward;
+    assert!(opened > 2000 && shared > 500 && refused > 100, "{outward:?}");
+}
+
 /// The same recipe is the same run, packet for packet.
 #[test]
 fn a_run_can_be_had_again() {

@@ -169,6 +169,9 @@ impl Checker {
 
     /// The address of a session's real server.
     fn leads(&self, scene: Scene<'_>, session: &Session) -> Option<crate::wire::Addr> {
+        if session.mode == Mode::Snat {
+            return Some(session.inbound.dst);
+        }
         let real = &scene.universe.services[session.service].reals[session.real?];
         Some(scene.universe.nodes[real.node].address)
     }

@@ -134,8 +134,9 @@ impl Checker {
 
     /// What may be in a worker's table: sessions, and what is remembered of clients.
     pub(super) fn places(&self, worker: u16) -> u32 {
+        let mappings = self.mappings.of(worker);
         let worker = usize::from(worker);
-        self.entries[worker] + self.counts.remembered[worker]
+        self.entries[worker] + self.counts.remembered[worker] + mappings
     }
 
     /// A new session may be: its service has not too many, nor too many new ones.

@@ -2,7 +2,7 @@
 //! about the packet that it sent; all else is counted.
 
 use super::forward::{check_way, destination};
-use super::owners::{clients_behind, of_port};
+use super::owners::{clients_behind, clients_inside, of_port};
 use super::session::{Direction, Session};
 use super::{Checker, Owned, Scene, Violation, Way};
 use crate::errors::{About, Flaw, Trouble};
@@ -145,11 +145,12 @@ impl Checker {
     ) -> Result<(), Violation> {
         let error = read_error(frame.bytes())?;
         let past = session.answers_past();
-        let teller = if past || (session.mode, direction) == (Mode::Nat, Direction::Inbound) {
-            about.from
-        } else {
-            new.src
+        // Of whoever keeps its address in that direction, the router's own says more.
+        let keeps = match direction {
+            Direction::Inbound => session.mode == Mode::Nat,
+            Direction::Outbound => session.mode == Mode::Snat,
         };
+        let teller = if past || keeps { about.from } else { new.src };
         let Packet { tuple, ttl, .. } = error.seen.packet;
         let ends = (teller, if past { about.to } else { new.dst });
         if ((tuple.src, tuple.dst), ttl) != (ends, about.ttl - 1) {
@@ -200,6 +201,7 @@ impl Checker {
             services.map(|at| (at, universe.services[at].client((src, sport)))).collect();
         if clients.is_empty() {
             clients = clients_behind(universe, answer);
+            clients.extend(clients_inside(scene, answer));
         }
         let known = |client: &Owned| self.owners.get(client).is_none_or(|at| *at == to);
         match clients[..] {

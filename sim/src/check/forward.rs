@@ -144,8 +144,7 @@ impl Checker {
         (lookup, way): (Lookup, Way),
     ) -> Result<u32, Violation> {
         let (tuple, to) = (frame.packet.tuple, seen.packet.tuple);
-        let at = (tuple.dst, tuple.dport);
-        let service = scene.snapshot.service_at(scene.universe, tuple.protocol, at);
+        let service = scene.snapshot.service_of(scene.universe, tuple);
         let state = opening(scene, &frame.packet, lookup.mid_stream);
         let (Some(service), Some(state)) = (service, state) else {
             return Err(format!("became {to} without a session"));
@@ -153,8 +152,9 @@ impl Checker {
         let id = self.begin(scene, service, &frame.packet, state)?;
         let real = self.lead(scene, id, to, real_of(scene, seen, way))?;
         let local = scene.snapshot.locals.get(&to.src);
-        let in_pool = local == Some(&(scene.universe.services[service].pool, true));
-        if self.sessions[id as usize].mode == Mode::Fnat && !in_pool {
+        let in_pool = local == Some(&(scene.universe.services[service].pool, true))
+            || self.keeps_mapping(scene, id, (to.src, to.sport));
+        if self.sessions[id as usize].place().is_some() && !in_pool {
             return Err(format!("{to} is not from an address of the pool"));
         }
         self.chosen(scene, service, real, &tuple)?;
@@ -215,6 +215,12 @@ impl Checker {
             match real.mode {
                 Mode::Fnat => there && snapshot.locals.contains_key(&forward.src),
                 Mode::Nat => there && same_client,
+                // The real server is whoever the host inside sends to.
+                Mode::Snat => {
+                    let same = (forward.dst, forward.dport) == (inbound.dst, inbound.dport);
+                    let known = snapshot.locals.contains_key(&forward.src);
+                    same && known && forward.protocol == inbound.protocol
+                }
                 _ => forward == inbound && node == Some(real.node),
             }
         };
@@ -222,9 +228,11 @@ impl Checker {
             return Err(format!("{forward} leads to no real server of service {number}"));
         };
         let mode = service.reals[real].mode;
-        if mode == Mode::Fnat {
-            let in_pool = snapshot.locals.get(&forward.src).is_some_and(|at| at.0 == service.pool);
-            let owner = universe.pools[service.pool].owner(forward.sport, universe.workers);
+        if matches!(mode, Mode::Fnat | Mode::Snat) {
+            let pool = snapshot.locals.get(&forward.src).map_or(service.pool, |at| at.0);
+            let in_pool =
+                pool == service.pool || self.keeps_mapping(scene, id, (forward.src, forward.sport));
+            let owner = universe.pools[pool].owner(forward.sport, universe.workers);
             if !in_pool || owner != Some(worker) {
                 return Err(format!("{forward} is not from a local port of worker {worker}"));
             }
@@ -247,6 +255,7 @@ impl Checker {
             self.remove(other);
         }
         self.settle(id);
+        self.check_mapping(scene, id)?;
         Ok(real)
     }
 
@@ -320,6 +329,7 @@ pub(super) fn destination(scene: Scene<'_>, session: &Session, direction: Direct
     let Scene { universe, .. } = scene;
     let node = session.real.map(|real| universe.services[session.service].reals[real].node);
     match (direction, node) {
+        (Direction::Inbound, _) if session.mode == Mode::Snat => session.inbound.dst,
         (Direction::Inbound, Some(node)) => universe.nodes[node].address,
         _ => session.inbound.src,
     }

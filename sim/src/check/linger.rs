@@ -40,6 +40,7 @@ impl Checker {
                 self.lingering.remove(&(worker, tuple));
             }
         }
+        self.mappings.let_go(id, &self.sessions[id as usize]);
         self.free.push(id);
     }
 

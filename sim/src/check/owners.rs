@@ -38,6 +38,7 @@ impl Checker {
             services.map(|at| (at, universe.services[at].client((src, sport)))).collect();
         if snapshot.service_at(universe, protocol, (dst, dport)).is_none() {
             clients.extend(clients_behind(universe, packet.tuple));
+            clients.extend(clients_inside(scene, packet.tuple));
         }
         let lookup = self.look_up(scene, &packet);
         frame.resumes |= lookup.mid_stream;
@@ -85,6 +86,12 @@ pub(super) fn clients_behind(universe: &Universe, answer: Tuple) -> Vec<Owned> {
     };
     let services = universe.services.iter().enumerate().filter(reaches);
     services.map(|(at, service)| (at, service.client((dst, dport)))).collect()
+}
+
+/// The same for a packet from inside, by the rules that it may have been for.
+pub(super) fn clients_inside(scene: Scene<'_>, tuple: Tuple) -> impl Iterator<Item = Owned> {
+    let rules = scene.snapshot.once_ruled(scene.universe, tuple);
+    rules.map(move |at| (at, (tuple.src, tuple.sport)))
 }
 
 /// The worker that a packet for a local port belongs to, if that is another one.

@@ -12,7 +12,7 @@ use crate::parked::Taken;
 use crate::pieces;
 use crate::universe::Universe;
 use crate::wire::{
-    Packet, Place, SCTP, Seen, SeenPiece, TCP, Tuple, is_v4, portless, read_piece, write_piece,
+    Packet, Place, SCTP, Seen, SeenPiece, TCP, Tuple, UDP, is_v4, portless, read_piece, write_piece,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 use sluice_director::path::{Verdict, Waiting};
@@ -273,8 +273,7 @@ impl Checker {
             return if kept { Ok(()) } else { Err("kept whole, and need not be".into()) };
         }
         let tuple = packet.tuple;
-        let at = (tuple.dst, tuple.dport);
-        let service = snapshot.service_at(universe, tuple.protocol, at);
+        let service = snapshot.service_of(universe, tuple);
         let state = super::forward::opening(scene, packet, lookup.mid_stream);
         let (Some(service), Some(state)) = (service, state) else {
             return Err("kept whole without a session".into());
@@ -282,11 +281,12 @@ impl Checker {
         let spec = &universe.services[service];
         let mut reals = snapshot.eligible[service].iter().map(|at| &spec.reals[*at]);
         let kept = spec.tells_client()
-            || reals.any(|real| {
-                let port = ![0, tuple.dport].contains(&real.port) && real.mode == Mode::Nat;
-                let crosses = is_v4(universe.nodes[real.node].address) != packet.is_v4();
-                crosses || port && tuple.protocol == SCTP
-            });
+            || spec.rule.is_none()
+                && reals.any(|real| {
+                    let port = ![0, tuple.dport].contains(&real.port) && real.mode == Mode::Nat;
+                    let crosses = is_v4(universe.nodes[real.node].address) != packet.is_v4();
+                    crosses || port && tuple.protocol == SCTP
+                });
         if !kept {
             return Err("kept whole, and need not be".into());
         }
@@ -391,5 +391,9 @@ fn may_be_ours(scene: Scene<'_>, packet: &Packet) -> bool {
     let mut reals = universe.services.iter().flat_map(|service| &service.reals);
     let nat =
         reals.any(|real| real.mode == Mode::Nat && universe.nodes[real.node].address == tuple.src);
-    vip || nat || snapshot.locals.contains_key(&tuple.dst)
+    // Of IPv6 not all pieces tell the protocol.
+    let protocols = if packet.is_v4() { [tuple.protocol; 2] } else { [TCP, UDP] };
+    let mut tuples = protocols.map(|protocol| Tuple { protocol, ..tuple }).into_iter();
+    let from_inside = tuples.any(|tuple| snapshot.once_ruled(universe, tuple).next().is_some());
+    vip || nat || from_inside || snapshot.locals.contains_key(&tuple.dst)
 }

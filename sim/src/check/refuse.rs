@@ -34,7 +34,7 @@ fn lost(scene: Scene<'_>, packet: &Packet, mid_stream: bool) -> Lost {
     let pool = snapshot.locals.get(&tuple.dst).map(|(pool, _)| &universe.pools[*pool]);
     let owner = pool.and_then(|pool| pool.owner(tuple.dport, universe.workers));
     Lost {
-        service: snapshot.service_at(universe, tuple.protocol, (tuple.dst, tuple.dport)),
+        service: snapshot.service_of(universe, tuple),
         local: owner.is_some(),
         opens: opening(scene, packet, mid_stream).is_some(),
         martian: is_martian(tuple.src) || tuple.src == tuple.dst,
@@ -91,8 +91,8 @@ impl Checker {
         let tcp = meant.tuple.protocol == TCP && meant.flags & RST == 0;
         let may = match reason {
             Reason::NoSessionReset => {
-                let ours =
-                    lost.service.is_some() && !lost.opens || lost.service.is_none() && lost.local;
+                let served = lost.service.is_some_and(|at| !is_rule(scene, at));
+                let ours = served && !lost.opens || lost.service.is_none() && lost.local;
                 let none = lookup.found.is_none() && !lookup.gone;
                 ours && none && !lost.martian && resets(scene, frame)
             }
@@ -260,8 +260,13 @@ impl Checker {
         let vip = snapshot.status.services.iter().zip(&universe.services);
         let mut vips = vip.filter(|(status, _)| status.present).map(|(_, service)| service.vip);
         let known = vips.any(|vip| vip == to) || snapshot.locals.contains_key(&to);
-        let session = lookup.found.map(|(id, _)| self.sessions[id as usize].inbound.dst);
-        own.or(known.then_some(to)).or(session)
+        let session = lookup.found.map(|(id, _)| &self.sessions[id as usize]);
+        // A rule has no virtual address, but what it translates to.
+        let of_session = session.and_then(|session| match is_rule(scene, session.service) {
+            true => session.forward.map(|forward| forward.src),
+            false => Some(session.inbound.dst),
+        });
+        own.or(known.then_some(to)).or(of_session)
     }
 
     /// Whether a frame became the right ICMP error.
@@ -313,6 +318,8 @@ impl Checker {
         self.unsure(scene, service, packet.tuple.src);
         let refused = match reason {
             Reason::Martian => return lost.martian,
+            // Nobody inside is told what no rule lets out.
+            Reason::NoSession if is_rule(scene, service) => return !lost.opens,
             Reason::NoSession => return !lost.opens && !resets(scene, frame),
             Reason::NoReal => scene.snapshot.eligible[service].is_empty(),
             Reason::SessionsFull => {
@@ -331,7 +338,11 @@ impl Checker {
             Reason::NoRoute => self.no_route(scene, packet, service),
             Reason::LocalPortsExhausted => {
                 self.turn_lost(scene, service);
+                self.mappings.outward[2] += u64::from(is_rule(scene, service));
                 self.is_exhausted(scene, service, packet)
+            }
+            Reason::NatConflict if is_rule(scene, service) => {
+                return lost.opens && self.is_mapping_taken(scene, packet.tuple);
             }
             Reason::NatConflict => {
                 self.turn_lost(scene, service);
@@ -352,9 +363,12 @@ impl Checker {
     fn no_route(&mut self, scene: Scene<'_>, packet: &Packet, service: usize) -> bool {
         let Scene { universe, snapshot, .. } = scene;
         let spec = &universe.services[service];
-        let answers = matches!(spec.mode, Mode::Fnat | Mode::Nat);
+        let answers = matches!(spec.mode, Mode::Fnat | Mode::Nat | Mode::Snat);
         if answers && snapshot.next(universe, packet.tuple.src).is_none() {
             return true;
+        }
+        if spec.rule.is_some() {
+            return false;
         }
         self.turn_lost(scene, service);
         let mut to = snapshot.eligible[service].iter().map(|at| spec.reals[*at].node);
@@ -390,6 +404,11 @@ impl Checker {
         self.ghosts.push(id);
         Ok(None)
     }
+}
+
+/// Whether a service is a rule of source NAT.
+fn is_rule(scene: Scene<'_>, service: usize) -> bool {
+    scene.universe.services[service].rule.is_some()
 }
 
 /// Whether a frame became an ICMP error of this type, code and second word, from this address,

@@ -93,11 +93,15 @@ impl Checker {
     ) -> Option<(u32, u32)> {
         let Scene { universe, snapshot, worker, .. } = scene;
         let spec = &universe.services[service];
-        let real = Some(&spec.reals[real]).filter(|real| real.mode == Mode::Fnat)?;
+        let takes = |mode| matches!(mode, Mode::Fnat | Mode::Snat);
+        let real = Some(&spec.reals[real]).filter(|real| takes(real.mode))?;
         let pool = &universe.pools[spec.pool];
         // What sessions of both tables may use of a pool is parted between them: no IPv6.
-        let address = universe.nodes[real.node].address;
-        let both = is_v4(address) && universe.nodes.iter().any(|node| !is_v4(node.address));
+        let ruled = spec.rule.is_some();
+        let address = if ruled { packet.tuple.dst } else { universe.nodes[real.node].address };
+        let wide = universe.services.iter().any(|service| service.rule.is_some())
+            || universe.nodes.iter().any(|node| !is_v4(node.address));
+        let both = is_v4(address) && wide;
         let tables = if both { 2 } else { 1 };
         let (start, end) = pool.share(worker, universe.workers);
         let port = if real.port == 0 { packet.tuple.dport } else { real.port };
@@ -105,8 +109,12 @@ impl Checker {
         let own = locals.filter(|(at, there)| **there && is_v4(**at) == is_v4(address));
         let (mut used, mut all) = (0, 0);
         for (local, _) in own {
-            let place = (worker, spec.protocol, (address, port), *local);
+            let protocol = if ruled { packet.tuple.protocol } else { spec.protocol };
+            let place = (worker, protocol, (address, port), *local);
             used += self.used.get(&place).copied().unwrap_or(0);
+            if ruled {
+                used += self.mapped_at(worker, protocol, *local);
+            }
             all += (end - start) / tables;
         }
         Some((used, all))

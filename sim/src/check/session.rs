@@ -57,7 +57,10 @@ impl State {
     fn timeout_ms(self, universe: &Universe, service: usize) -> u64 {
         let timeouts = &universe.timeouts;
         let idle_s = universe.services[service].idle_s;
+        let rule = universe.services[service].rule.as_ref();
+        let established_s = rule.map_or(0, |rule| rule.established_s);
         1000 * u64::from(match self {
+            Self::Established if established_s > 0 => established_s,
             Self::Established | Self::Udp | Self::Sctp | Self::Other if idle_s > 0 => idle_s,
             Self::SynRecv => timeouts.tcp_syn_recv_s,
             Self::Established => timeouts.tcp_established_s,
@@ -151,7 +154,7 @@ impl Session {
 
     /// The local port that it takes.
     pub fn place(&self) -> Option<Place> {
-        let forward = self.forward.filter(|_| self.mode == Mode::Fnat)?;
+        let forward = self.forward.filter(|_| matches!(self.mode, Mode::Fnat | Mode::Snat))?;
         Some((self.worker, forward.protocol, (forward.dst, forward.dport), forward.src))
     }
 

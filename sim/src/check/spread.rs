@@ -61,6 +61,9 @@ fn leads(universe: &Universe, plan: &Plan, id: usize) -> Option<Leads> {
     let real = &plan.reals[id];
     let name = &plan.services.get(usize::from(real.service.0))?.name;
     let service: usize = name.strip_prefix('s')?.parse().ok()?;
+    if universe.services.get(service)?.rule.is_some() {
+        return Some((service, 0));
+    }
     let is_it =
         |known: &crate::universe::Real| to_ip(universe.nodes[known.node].address) == real.address;
     Some((service, universe.services.get(service)?.reals.iter().position(is_it)?))

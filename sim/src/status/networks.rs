@@ -2,7 +2,7 @@
 //! local addresses and ports as it has, and real servers of theirs. Whatever of theirs reaches its
 //! packets, the checker finds where it finds all else that is wrong: it knows nothing of them.
 
-use sluice_director::spec::{LocalPool, Mode, NetworkId, Spec, VirtualService};
+use sluice_director::spec::{LocalPool, Mode, NetworkId, SnatRule, Spec, VirtualService};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The world's network, and its neighbour's. The third one is the default network.
@@ -14,6 +14,9 @@ pub(super) fn isolate(spec: &mut Spec, seed: u64) -> NetworkId {
         return NetworkId::DEFAULT;
     }
     let (default, red) = (like(spec, ""), like(spec, NAMES[1]));
+    let others = [rules_like(spec, ""), rules_like(spec, NAMES[1])];
+    spec.snat.iter_mut().for_each(|rule| NAMES[0].clone_into(&mut rule.network));
+    spec.snat.extend(others.into_iter().flatten());
     let own = (std::mem::take(&mut spec.services), std::mem::take(&mut spec.pools));
     let (mut services, mut pools) = own;
     services.iter_mut().for_each(|service| NAMES[0].clone_into(&mut service.network));
@@ -56,6 +59,18 @@ fn like(spec: &Spec, network: &str) -> (Vec<VirtualService>, Vec<LocalPool>) {
         pool
     };
     (spec.services.iter().map(service).collect(), spec.pools.iter().map(pool).collect())
+}
+
+/// The same rules of source NAT in a network.
+fn rules_like(spec: &Spec, network: &str) -> Vec<SnatRule> {
+    let named = |name: &str| format!("{name}-of-{network}");
+    let rule = |rule: &SnatRule| SnatRule {
+        name: named(&rule.name),
+        pool: named(&rule.pool),
+        network: network.to_owned(),
+        ..rule.clone()
+    };
+    spec.snat.iter().map(rule).collect()
 }
 
 /// An address on the same link that no host has.

@@ -1,7 +1,7 @@
 //! What a world's network does to packets, how long its director keeps silent sessions, and how
 //! much comes at a time.
 
-use super::{Limits, Network, Real, Universe};
+use super::{BACK, FRONT, Limits, Link, Network, Real, Universe};
 use crate::recipe::{Feature, Recipe};
 use crate::rng::Rng;
 use crate::wire::{Addr, TCP, is_v4};
@@ -144,4 +144,32 @@ pub(super) fn spreading(recipe: &Recipe) -> Spreading {
 /// Whether a flow with this token has very much traffic.
 pub(crate) fn is_elephant(seed: u64, token: u32, elephants: u32) -> bool {
     Rng::of(&[seed, 46, token.into()]).chance(elephants)
+}
+
+/// Sessions that hardly any worker of a run can have, in tables that are no larger than that:
+/// their memory is fresh for each world.
+pub(super) fn ample(recipe: &Recipe) -> u32 {
+    (recipe.steps / 2).clamp(64, 16_384) as u32
+}
+
+/// Two arms or one, with VLANs or without: the first link is in front, two are in the back.
+pub(super) fn links(rng: &mut Rng, recipe: &Recipe) -> Vec<Link> {
+    let tagged = recipe.has(Feature::Vlans);
+    let back = u16::from(rng.chance(700));
+    let mut vlan = |chance, id| if rng.chance(chance) && tagged { id } else { 0 };
+    let front = vlan(300, 9);
+    let second = vlan(500, 7);
+    let mtu = *rng.pick(&[1500, 1500, 1500, 1280]);
+    let owns = rng.chance(500);
+    let place = |port: u16, vlan: u16, mtu, own: [Addr; 2]| {
+        let own = own.map(|own| owns.then_some(own + 2));
+        Link { port, vlan, mtu, own }
+    };
+    // No two links are the same VLAN of one port.
+    let second = if back == 0 && second == front { 7 } else { second };
+    vec![
+        place(0, front, 1500, [FRONT[0].0, FRONT[1].0]),
+        place(back, second, mtu, [BACK[0].0, BACK[2].0]),
+        place(back, 8, 1500, [BACK[1].0, BACK[3].0]),
+    ]
 }

@@ -40,7 +40,10 @@ pub(super) fn open_outside<F: Parse>(
     if let Some(worker) = elsewhere {
         return is(Verdict::HandOff(worker));
     }
-    let Some(rule) = rule else { return is(Verdict::Kernel(Reason::NotOurs)) };
+    let has_way = || fib.lookup(F::to_ip(tuple.dst)) != Err(NoHop::NoRoute);
+    let Some(rule) = rule.filter(|_| has_way()) else {
+        return is(Verdict::Kernel(Reason::NotOurs));
+    };
     open_by_rule(table, lane, shared, turn, rule, refused)
 }
 
@@ -325,7 +328,8 @@ pub(super) fn mapping_of<F: Family>(session: &SessionOf<F>) -> SessionOf<F> {
     Session { client: session.client, core, ..Session::default() }
 }
 
-/// The first rule that a connection is for.
+/// The first rule that a connection is for, whether there is a route or not: without one, too, the
+/// worker that has its session is to drop its packets, and not the kernel to get them.
 pub(super) fn rule_for<'a, F: Family>(
     plan: &'a Plan,
     fib: &Fib,
@@ -344,7 +348,7 @@ pub(super) fn rule_for<'a, F: Family>(
         (!stays && snat.matches(tuple.protocol, from, to) && leaves()).then_some((*id, service))
     })?;
     // What is to this machine itself is no connection to the outside.
-    (!fib.is_own(to) && fib.lookup(to) != Err(NoHop::NoRoute)).then_some((id, service))
+    (!fib.is_own(to)).then_some((id, service))
 }
 
 /// The port that packets to an address leave by.

@@ -1,10 +1,11 @@
 //! Several workers: a packet that may be two things at once comes to rest at one of them.
 
-use super::lab::{BACK, MemFrame};
-use super::modes::{Field, datagram, ip, spec};
+use super::lab::{BACK, MemFrame, narrow, tell};
+use super::modes::{Field, at, datagram, ip, snat, spec};
+use crate::fib::FibBuilder;
 use crate::path::{PagePolicy, Path, PathConfig, Round, Verdict, View};
 use crate::reason::Reason;
-use crate::spec::{LocalPool, Mode, Network, Ports, SnatRule, Spec};
+use crate::spec::{LocalPool, Mapping, Mode, Network, Ports, SnatRule, Spec};
 use arrayvec::ArrayVec;
 use etherparse::PacketBuilder;
 use std::net::IpAddr;
@@ -104,6 +105,29 @@ fn what_nat_and_source_nat_both_claim_is_not_handed_to_and_fro() {
         }
         let live: u32 = paths.iter().map(Path::live_sessions).sum();
         assert_eq!(live, 40);
+    }
+}
+
+/// Without a route to the outside, too, a session's packets come to the worker that has it, which
+/// drops them: the kernel knows nothing of the session, and might send them on as they are.
+#[test]
+fn without_a_route_source_nat_leaves_nothing_to_the_kernel() {
+    for (from, to) in
+        [("192.0.2.11:700", "198.51.100.48:53"), ("[2001:db8:2::11]:700", "[2001:db8:1::48]:53")]
+    {
+        let mut field = Field::new(&snat(Mapping::EndpointIndependent));
+        let mut paths = workers(&field, 3);
+        let (from, to) = (at(from), at(to));
+        let (owner, verdict) = settle(&field, &mut paths, 0, &mut datagram(from, to));
+        assert!(matches!(verdict, Verdict::Tx(_)), "{verdict:?}");
+        let (mut world, mut builder) = (narrow(), FibBuilder::default());
+        world.front.networks.clear();
+        tell(&world, &mut builder);
+        field.fib = builder.build(&field.plan, Some(&field.fib));
+        for first in 0..3 {
+            let (worker, verdict) = settle(&field, &mut paths, first, &mut datagram(from, to));
+            assert_eq!((worker, verdict), (owner, Verdict::Drop(Reason::NoRoute)), "by {first}");
+        }
     }
 }
 

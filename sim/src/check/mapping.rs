@@ -1,0 +1,170 @@
+//! What hosts inside have outside by source NAT: an inside endpoint keeps its own as long as one of
+//! its sessions lives, where the rule says so (RFC 4787 REQ-1, RFC 5382 REQ-1), and nobody else has
+//! it meanwhile. Where each session has its own, no two have the same towards one endpoint outside,
+//! which is so of all sessions and held where they are (`forward.rs`).
+
+use super::session::Session;
+use super::{Checker, Scene, Violation};
+use crate::universe::Rule;
+use crate::wire::{Addr, Tuple, to_ip};
+use rustc_hash::FxHashMap;
+use sluice_director::spec::Mode;
+
+/// An address and a port.
+type End = (Addr, u16);
+/// A worker, a protocol and an endpoint inside.
+type Inside = (u16, u8, End);
+/// A worker, a protocol and an endpoint of a pool.
+type Outside = (u16, u8, End);
+
+#[derive(Clone, Debug)]
+struct Mapping {
+    outside: End,
+    /// Sessions that hold it, also those that are over and not known to be gone.
+    holders: Vec<u32>,
+}
+
+/// Mappings that may be in the director.
+#[derive(Default)]
+pub(super) struct Mappings {
+    known: FxHashMap<Inside, Mapping>,
+    by_outside: FxHashMap<Outside, Inside>,
+    /// By worker, protocol and pool address.
+    at: FxHashMap<(u16, u8, Addr), u32>,
+    counts: FxHashMap<u16, u32>,
+    /// Sessions of source NAT, those of them that another's mapping was for, and those that there
+    /// was no port for.
+    pub outward: [u64; 3],
+}
+
+fn inside(session: &Session) -> Inside {
+    let Tuple { src, sport, protocol, .. } = session.inbound;
+    (session.worker, protocol, (src, sport))
+}
+
+impl Mappings {
+    /// How many a worker may have.
+    pub fn of(&self, worker: u16) -> u32 {
+        self.counts.get(&worker).copied().unwrap_or(0)
+    }
+
+    fn add(&mut self, key: Inside, mapping: Mapping) {
+        let (worker, protocol, _) = key;
+        self.by_outside.insert((worker, protocol, mapping.outside), key);
+        *self.at.entry((worker, protocol, mapping.outside.0)).or_default() += 1;
+        *self.counts.entry(worker).or_default() += 1;
+        self.known.insert(key, mapping);
+    }
+
+    fn remove(&mut self, key: Inside) -> Option<Mapping> {
+        let mapping = self.known.remove(&key)?;
+        let (worker, protocol, _) = key;
+        let outside = (worker, protocol, mapping.outside);
+        if self.by_outside.get(&outside) == Some(&key) {
+            self.by_outside.remove(&outside);
+        }
+        for count in
+            [self.at.get_mut(&(worker, protocol, mapping.outside.0)), self.counts.get_mut(&worker)]
+        {
+            count.into_iter().for_each(|count| *count -= 1);
+        }
+        Some(mapping)
+    }
+
+    /// A session is gone.
+    pub fn let_go(&mut self, id: u32, session: &Session) {
+        if session.mode != Mode::Snat {
+            return;
+        }
+        let key = inside(session);
+        let Some(mapping) = self.known.get_mut(&key) else { return };
+        mapping.holders.retain(|holder| *holder != id);
+        if mapping.holders.is_empty() {
+            self.remove(key);
+        }
+    }
+}
+
+impl Checker {
+    /// Sessions of source NAT: see [`Mappings::outward`].
+    pub fn outward(&self) -> [u64; 3] {
+        self.mappings.outward
+    }
+
+    /// A new session of source NAT is known to have an endpoint outside: the right one.
+    pub(super) fn check_mapping(&mut self, scene: Scene<'_>, id: u32) -> Result<(), Violation> {
+        let session = &self.sessions[id as usize];
+        let rule = scene.universe.services[session.service].rule.as_ref();
+        let (Some(rule), Some(forward)) = (rule, session.forward) else { return Ok(()) };
+        let (key, outside) = (inside(session), (forward.src, forward.sport));
+        let (worker, protocol, end) = key;
+        let told = |(address, port): End| format!("{} port {port}", to_ip(address));
+        if let Some(other) = self.mappings.by_outside.get(&(worker, protocol, outside))
+            && *other != key
+            && self.holds(scene, *other, id)
+        {
+            let (whose, other) = (told(end), told(other.2));
+            return Err(format!("{whose} gets {}, the outside endpoint of {other}", told(outside)));
+        }
+        self.mappings.outward[0] += 1;
+        if !rule.shares() {
+            return Ok(());
+        }
+        let known = self.mappings.known.get(&key).map(|mapping| mapping.outside);
+        if let Some(known) = known.filter(|known| *known != outside) {
+            if self.holds(scene, key, id) {
+                let (whose, is, was) = (told(end), told(outside), told(known));
+                return Err(format!("{whose} gets another outside endpoint: {is}, after {was}"));
+            }
+            // Whoever still holds it is over, and gone.
+            self.mappings.remove(key);
+        }
+        match self.mappings.known.get_mut(&key) {
+            Some(mapping) => {
+                mapping.holders.push(id);
+                self.mappings.outward[1] += 1;
+            }
+            None => self.mappings.add(key, Mapping { outside, holders: vec![id] }),
+        }
+        Ok(())
+    }
+
+    /// Whether a session other than a new one certainly holds a mapping.
+    fn holds(&self, scene: Scene<'_>, key: Inside, new: u32) -> bool {
+        let lives = |id: &&u32| {
+            let session = &self.sessions[**id as usize];
+            **id != new && !session.vacant && !session.is_over(scene.universe, scene.now)
+        };
+        let known = self.mappings.known.get(&key);
+        known.is_some_and(|mapping| mapping.holders.iter().find(lives).is_some())
+    }
+
+    /// Whether a session has the outside endpoint that its inside one had before: it keeps that,
+    /// also when the address leaves the pool, or a rule with another pool is for the next session.
+    pub(super) fn keeps_mapping(&self, scene: Scene<'_>, id: u32, outside: End) -> bool {
+        let session = &self.sessions[id as usize];
+        let rule = scene.universe.services[session.service].rule.as_ref();
+        let known = self.mappings.known.get(&inside(session));
+        let held = |known: &Mapping| known.holders.iter().any(|holder| *holder != id);
+        let same = known.is_some_and(|known| known.outside == outside && held(known));
+        same && rule.is_some_and(Rule::shares)
+    }
+
+    /// How many ports of a pool address mappings may have for themselves.
+    pub(super) fn mapped_at(&self, worker: u16, protocol: u8, local: Addr) -> u32 {
+        self.mappings.at.get(&(worker, protocol, local)).copied().unwrap_or(0)
+    }
+
+    /// Whether the outside endpoint of whoever sent a packet may be another's towards its
+    /// destination.
+    pub(super) fn is_mapping_taken(&self, scene: Scene<'_>, tuple: Tuple) -> bool {
+        let Tuple { src, sport, dst, dport, protocol } = tuple;
+        let known = self.mappings.known.get(&(scene.worker, protocol, (src, sport)));
+        let taken = known.is_some_and(|mapping| {
+            let (local, port) = mapping.outside;
+            let answer = Tuple { src: dst, sport: dport, dst: local, dport: port, protocol };
+            self.find(scene, answer).is_some()
+        });
+        taken || self.counts.unled > 0
+    }
+}
