@@ -54,29 +54,39 @@ enum ToSuccessor {
     },
 }
 
+/// What a director has to hand over. The one that follows may be of a later version: a field that
+/// is added has a default, or it cannot be upgraded to from versions before the field. A default
+/// stands for a director that has no such thing.
 #[derive(Debug, Serialize, Deserialize)]
 struct Offer {
     pid: u32,
     version: String,
     ports: Vec<Given>,
     /// Interfaces that hold addresses for routing daemons.
+    #[serde(default)]
     holders: Vec<String>,
     /// The file of names of its sessions.
     names: PathBuf,
     /// How they are placed.
     placing: Placing,
-    /// The form of records in which it can tell its sessions: the last descriptor is for that.
+    /// The form of records in which it can tell its sessions: the last descriptor is for that. Zero
+    /// if it cannot, and there is no such descriptor.
+    #[serde(default)]
     records: u8,
     /// Whether packets, and whether sessions lie in huge pages.
+    #[serde(default)]
     huge: (bool, bool),
     /// Real servers that are found down, by their services.
+    #[serde(default)]
     down: Vec<(String, SocketAddr)>,
     /// Whether another director is to take over.
+    #[serde(default)]
     draining: bool,
     /// What programs said that move addresses.
     #[serde(default)]
     transitions: Vec<HaTransition>,
     /// Whether it has the sessions of its peers.
+    #[serde(default)]
     synchronised: bool,
 }
 
@@ -95,4 +105,49 @@ enum ToPredecessor {
 fn monotonic_ns() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The least that a director of any version has said.
+    const LEAST: &str = r#"{"Offer": {
+        "pid": 4242,
+        "version": "0.0.9",
+        "ports": [{"name": "front"}],
+        "names": "/dev/shm/sluice/var-lib-sluice/names",
+        "placing": {
+            "state_dir": "/var/lib/sluice", "workers": 2, "seed": 7, "generation": 3
+        }
+    }}"#;
+
+    #[test]
+    fn a_program_without_later_fields_can_be_followed() {
+        let ToSuccessor::Offer(offer) = serde_json::from_str(LEAST).unwrap() else {
+            panic!("it is an offer")
+        };
+        assert_eq!((offer.pid, offer.ports.len()), (4242, 1));
+        assert_eq!((offer.records, offer.huge), (0, (false, false)));
+        assert!(offer.holders.is_empty() && offer.down.is_empty() && offer.transitions.is_empty());
+        assert!(!offer.draining && !offer.synchronised);
+        // Where its sessions are is not known: all workers are asked.
+        assert!(serde_json::to_value(&offer.placing).unwrap()["scattered"] == true);
+    }
+
+    /// What a later version adds does not keep it from being followed by this one.
+    #[test]
+    fn fields_that_this_version_does_not_know_are_left_out() {
+        let text = LEAST.replace("\"pid\"", "\"of_later\": [1], \"pid\"");
+        assert!(serde_json::from_str::<ToSuccessor>(&text).is_ok());
+    }
+
+    /// Whose sessions they are has no default.
+    #[test]
+    fn an_offer_without_sessions_is_refused() {
+        for field in ["names", "placing", "seed"] {
+            let text = LEAST.replace(&format!("\"{field}\""), "\"of_later\"");
+            assert!(serde_json::from_str::<ToSuccessor>(&text).is_err(), "{field}");
+        }
+    }
 }

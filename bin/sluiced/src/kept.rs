@@ -57,9 +57,15 @@ pub struct Kept {
 pub struct Placing {
     state_dir: PathBuf,
     workers: u16,
+    /// A director that does not say so may have placed them anywhere.
+    #[serde(default = "anywhere")]
     scattered: bool,
     seed: u64,
     generation: u64,
+}
+
+const fn anywhere() -> bool {
+    true
 }
 
 impl Placing {

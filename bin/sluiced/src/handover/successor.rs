@@ -88,7 +88,9 @@ impl Successor {
             return Err(Error::TakeOver("the running director begins with its end".to_owned()));
         };
         let channel = channel.copy().map_err(system(what))?;
-        let stream = fds.pop().filter(|_| offer.records == sluice_sync::records::RECORDS);
+        // One that cannot export its sessions has no descriptor for that.
+        let stream = (offer.records != 0).then(|| fds.pop()).flatten();
+        let stream = stream.filter(|_| offer.records == sluice_sync::records::RECORDS);
         let sessions = RunningSessions::of(&offer.names, offer.placing.clone(), stream);
         let sessions = sessions.map_err(Error::TakeOver)?;
         info!(pid = offer.pid, version = offer.version, "takes over from the running director");
