@@ -14,9 +14,9 @@
 //! | old | ends, and leaves everything as it is | closes the channel |
 //! | new | takes the journal, the API's addresses, session synchronisation | |
 //!
-//! If the new program has another layout of sessions it cannot read them; then the old one tells
+//! If the new program has another layout of sessions it cannot read them; then the old one exports
 //! them by addresses whenever the new one asks, over a socket pair of its own
-//! ([`crate::kept::Teller`]).
+//! ([`crate::kept::SessionExport`]).
 //!
 //! Between `Released` and `Up` nothing is forwarded; what arrives waits in the sockets. Until `Up`
 //! the old one can go on, and does if the new one ends, says that it failed, or takes too long. A
@@ -43,7 +43,7 @@ pub const VARIABLE: &str = "SLUICED_TAKES_OVER";
 #[derive(Debug, Serialize, Deserialize)]
 enum ToSuccessor {
     /// This is there; the descriptors are those of the ports, then those of the interfaces that
-    /// hold addresses, then that by which sessions are told.
+    /// hold addresses, then that by which sessions are exported.
     Offer(Box<Offer>),
     /// The queues are nobody's now.
     Released {
@@ -69,7 +69,7 @@ struct Offer {
     names: PathBuf,
     /// How they are placed.
     placing: Placing,
-    /// The form of records in which it can tell its sessions: the last descriptor is for that. Zero
+    /// The form of records in which it can export its sessions: the last descriptor is for that. Zero
     /// if it cannot, and there is no such descriptor.
     #[serde(default)]
     records: u8,

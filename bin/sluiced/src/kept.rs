@@ -14,20 +14,21 @@
 //! ([`Which`]). The later one's names count from the moment when it takes over, and say that they
 //! are later; so whenever either dies, the next start finds which sessions are the right ones. The
 //! later one reads the slots of the other ([`RunningSessions`]), or, if it does not know their
-//! layout, has it tell the sessions by addresses ([`Teller`]).
+//! layout, has it export them by addresses ([`SessionExport`]).
 //!
 //! Trust: the directories are root's alone (0700); one that is not is not used. What is in them is
 //! checked slot by slot all the same (see `sluice_director::path::Former`).
 
+mod export;
 mod former;
-mod heard;
+mod import;
 mod names;
 mod place;
 mod running;
 mod tables;
-mod teller;
 
 use crate::networks;
+pub use export::SessionExport;
 pub use former::FormerSessions;
 use names::Head;
 use place::Place;
@@ -39,7 +40,6 @@ use sluice_director::path::{TableFiles, table_bytes};
 use sluice_director::plan::Plan;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-pub use teller::Teller;
 use tracing::{debug, warn};
 
 /// Where the sessions of this process are kept.

@@ -16,12 +16,12 @@ mod ids;
 mod names;
 mod networks;
 mod pools;
+mod port_sharing;
 mod probes;
 mod real;
 pub(crate) mod side;
 mod steered;
 mod tables;
-mod takers;
 mod timeouts;
 
 pub(crate) use address_filter::AddressFilter;
@@ -33,10 +33,10 @@ pub use ids::Retired;
 pub(crate) use names::Renamed;
 pub use names::{Names, RealName, Resolver, ServiceName};
 pub use pools::Pool;
+pub(crate) use port_sharing::PortSharing;
 pub use probes::{MAX_PROBED, probe_port};
 pub(crate) use side::Side;
 pub use steered::TakenEndpoint;
-pub(crate) use takers::Takers;
 
 use crate::encap::Encap;
 use crate::fib::PortId;
@@ -345,8 +345,8 @@ pub struct Plan {
     pub wide_v4: bool,
     /// Where [`Self::wide_v4`] is: which IPv4 packets are the IPv4 table's at most.
     pub(crate) address_filter: Option<AddressFilter>,
-    /// Whose sessions take the ports of local addresses, by id.
-    pub(crate) takers: Vec<Takers>,
+    /// Which tables' sessions use the ports of local addresses, by id.
+    pub(crate) takers: Vec<PortSharing>,
     /// Which local addresses sessions of the IPv4 table have, or had once, by id.
     pub(crate) narrow_locals: Vec<bool>,
     /// Whether any service tells its real servers the client's address.

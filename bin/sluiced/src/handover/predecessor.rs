@@ -2,7 +2,7 @@
 
 use super::{Channel, Offer, Successor, ToPredecessor, ToSuccessor, VARIABLE, monotonic_ns};
 use crate::daemon::{Daemon, notify};
-use crate::kept::{self, Kept, Teller, Which};
+use crate::kept::{self, Kept, SessionExport, Which};
 use crate::ports::{Given, Wanted};
 use crate::sync::Plans;
 use sd_notify::NotifyState;
@@ -47,8 +47,8 @@ struct Attempt {
     ports: Vec<Given>,
     /// Where it keeps its sessions.
     place: Which,
-    /// Tells it the sessions of this one, if it cannot read them.
-    teller: Teller,
+    /// Exports the sessions to it, if it cannot read them.
+    export: SessionExport,
 }
 
 impl Upgrades {
@@ -71,7 +71,7 @@ impl Upgrades {
     /// Follows plans that are about to be published.
     pub fn follow(&self, plans: impl FnOnce() -> Plans) {
         if let Some(attempt) = &self.attempt {
-            attempt.teller.follow(plans());
+            attempt.export.follow(plans());
         }
     }
 
@@ -126,9 +126,9 @@ impl Daemon {
         let program = program()?;
         let (offer, mut fds) = self.offer(kept)?;
         let plans = Plans::new(&self.dataplane.plan, &self.published());
-        let telling = Teller::start(kept, plans);
-        let (teller, told_by) = telling.map_err(|error| format!("no thread: {error}"))?;
-        fds.push(told_by);
+        let export = SessionExport::start(kept, plans);
+        let (export, descriptor) = export.map_err(|error| format!("no thread: {error}"))?;
+        fds.push(descriptor);
         let (own, other) = UnixStream::pair().map_err(|error| format!("no channel: {error}"))?;
         let mut command = Command::new(&program);
         command.arg("--config").arg(&self.configured.file);
@@ -147,10 +147,10 @@ impl Daemon {
             Which::Second => Which::First,
         };
         let until = Instant::now() + READY_WITHIN;
-        let attempt = Attempt { child, channel, until, ports, place, teller };
+        let attempt = Attempt { child, channel, until, ports, place, export };
         // One that has ended already says why below.
         let sent = attempt.channel.send(&ToSuccessor::Offer(Box::new(offer)), &fds);
-        // The end of the new process is to be seen by who tells it of sessions.
+        // The end of the new process is to be seen by the exporting thread.
         drop(fds);
         if let Err(error) = sent {
             return Err(self.end_attempt(attempt, format!("it took no offer: {error}")));
@@ -266,8 +266,8 @@ impl Daemon {
 
     /// Ends a new process and removes what it left. Gives why, with how it ended by itself.
     fn end_attempt(&self, attempt: Attempt, why: String) -> String {
-        let Attempt { mut child, channel, place, teller, .. } = attempt;
-        drop((channel, teller));
+        let Attempt { mut child, channel, place, export, .. } = attempt;
+        drop((channel, export));
         let _ = child.kill();
         // It ends at once: it was killed.
         let _ = child.wait();

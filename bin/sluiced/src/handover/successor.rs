@@ -207,11 +207,11 @@ impl Successor {
         let gap_ms = gap_us as f64 / 1000.0;
         let reason =
             format!("took over from process {pid} of version {version} within {gap_ms} ms");
-        let told = self.sessions.told().map(|told| HaUpgradeTold {
-            why: told.why.clone(),
-            sessions: told.sessions,
-            changed: told.changed,
-            took_ms: told.took.as_secs_f64() * 1000.0,
+        let told = self.sessions.imported().map(|imported| HaUpgradeTold {
+            why: imported.why.clone(),
+            sessions: imported.sessions,
+            changed: imported.changed,
+            took_ms: imported.took.as_secs_f64() * 1000.0,
         });
         let by_addresses = told.iter().map(|told| Event::new(EventKind::Ha, by_addresses(told)));
         let events = [Event::new(EventKind::Ha, reason)].into_iter().chain(by_addresses);

@@ -8,7 +8,7 @@
 //! is read again.
 
 use super::former::network_plan;
-use super::heard::Heard;
+use super::import::SessionImport;
 use super::names::{Head, NoNames};
 use super::place::{Place, Which};
 use super::tables::RunningTables;
@@ -26,26 +26,26 @@ pub struct RunningSessions {
     names_file: PathBuf,
     placing: Placing,
     source: Source,
-    /// What was told by addresses, if they are.
-    told: Option<Told>,
+    /// What was imported by addresses, if any was.
+    imported: Option<Imported>,
 }
 
 /// Where they come from.
 enum Source {
     /// This process reads the slots of the other one, under these names.
     Slots(Box<Head>, RunningTables),
-    /// The other one tells them, by addresses.
-    Told(Heard),
+    /// The other one exports them, by addresses.
+    Import(SessionImport),
 }
 
-/// What was told by addresses.
+/// What was imported by addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Told {
+pub struct Imported {
     /// Why not by slots.
     pub why: String,
-    /// Sessions that were told first.
+    /// Sessions of the first answer.
     pub sessions: u64,
-    /// Sessions that were told later, since they had changed.
+    /// Sessions of later answers: they had changed.
     pub changed: u64,
     /// How long that took in all.
     pub took: Duration,
@@ -53,7 +53,7 @@ pub struct Told {
 
 impl RunningSessions {
     /// Looks at those of the director whose names these are, and whose sessions are placed so. If
-    /// its slots cannot be read it tells them by the stream, if it can.
+    /// its slots cannot be read it exports them by the stream, if it can.
     ///
     /// # Errors
     /// When it neither can, in words.
@@ -66,19 +66,20 @@ impl RunningSessions {
             Ok(head) => {
                 let (tables, names_file) = (RunningTables::of(&head), names_file.to_owned());
                 let source = Source::Slots(Box::new(head), tables);
-                return Ok(Self { names_file, placing, source, told: None });
+                return Ok(Self { names_file, placing, source, imported: None });
             }
             Err(NoNames::Absent) => format!("{}: it is not there", names_file.display()),
             Err(NoNames::Unusable(why) | NoNames::OtherLayout(why)) => why,
         };
         let Some(stream) = stream else {
-            return Err(format!("{why}; and the running director cannot tell its sessions"));
+            return Err(format!("{why}; and the running director cannot export its sessions"));
         };
-        warn!(why, "the running director tells its sessions by addresses");
-        let heard = Heard::by(stream.into()).map_err(|error| error.to_string())?;
-        let told = Told { why, ..Told::default() };
+        warn!(why, "the running director exports its sessions by addresses");
+        let import =
+            SessionImport::from_stream(stream.into()).map_err(|error| error.to_string())?;
+        let imported = Some(Imported { why, ..Imported::default() });
         let names_file = names_file.to_owned();
-        Ok(Self { names_file, placing, source: Source::Told(heard), told: Some(told) })
+        Ok(Self { names_file, placing, source: Source::Import(import), imported })
     }
 
     /// How the sessions are placed.
@@ -110,15 +111,15 @@ impl RunningSessions {
         if first.names_file() == self.names_file { Which::First } else { Which::Second }
     }
 
-    /// What was told by addresses, unless slots were read.
-    pub const fn told(&self) -> Option<&Told> {
-        self.told.as_ref()
+    /// What was imported by addresses, unless slots were read.
+    pub const fn imported(&self) -> Option<&Imported> {
+        self.imported.as_ref()
     }
 
     /// Takes up what has become of them since they were read last; at first all of them.
     ///
     /// # Errors
-    /// When they are told, and that comes to no end.
+    /// When they are imported, and that comes to no end.
     pub fn catch_up(&mut self, crew: &Crew, plans: &Plans) -> std::io::Result<Restored> {
         let began = Instant::now();
         let all = match &mut self.source {
@@ -129,13 +130,13 @@ impl RunningSessions {
                 }
                 catch_up(head, tables, crew, plans)
             }
-            Source::Told(heard) => heard.catch_up(crew, plans, &self.placing)?,
+            Source::Import(import) => import.catch_up(crew, plans, &self.placing)?,
         };
         let took = began.elapsed();
-        if let Some(told) = &mut self.told {
-            let first = told.took == Duration::ZERO;
-            *(if first { &mut told.sessions } else { &mut told.changed }) += all.sessions;
-            told.took += took;
+        if let Some(imported) = &mut self.imported {
+            let first = imported.took == Duration::ZERO;
+            *(if first { &mut imported.sessions } else { &mut imported.changed }) += all.sessions;
+            imported.took += took;
         }
         let Restored { sessions, expired, unknown, refused, damaged } = all;
         let took_us = took.as_micros() as u64;

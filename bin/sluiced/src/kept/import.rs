@@ -1,12 +1,12 @@
-//! Sessions of a director that tells them by addresses, since its slots have another layout: the
-//! other end of [`super::teller`].
+//! Imports the sessions of a running director by addresses, since its slots have another layout:
+//! the other end of [`super::export`].
 //!
 //! What comes is checked as what a peer tells: each session against the plan, by addresses. It is
 //! bounded: a part by [`PART`], what is held of an answer by [`CHUNK`] or [`MOST_CHANGES`], the
-//! time by whoever tells, who ends an attempt that takes too long.
+//! time by the exporting process, which ends an attempt that takes too long.
 
 use super::Placing;
-use super::teller::{HEAD, PART};
+use super::export::{HEAD, PART};
 use crate::crew::Crew;
 use crate::sync::Plans;
 use crate::sync::records::{real_name, service_name, session};
@@ -28,16 +28,16 @@ const CHUNK: usize = 1 << 18;
 /// those that follow them.
 const MOST_CHANGES: usize = 1 << 24;
 
-/// The other process, as it tells.
-pub struct Heard {
+/// An import from the process at the other end of the stream.
+pub struct SessionImport {
     stream: UnixStream,
     /// Whether the first answer is still to come.
     first: bool,
     resolver: Option<(u64, Resolver)>,
 }
 
-/// Who takes them up.
-struct Takers<'a> {
+/// Sessions by the workers that are to have them.
+struct Sorter<'a> {
     crew: &'a Crew,
     plans: &'a Plans,
     resolver: &'a Resolver,
@@ -51,9 +51,9 @@ struct Takers<'a> {
     all: Restored,
 }
 
-impl Heard {
-    /// What comes by this stream.
-    pub fn by(stream: UnixStream) -> io::Result<Self> {
+impl SessionImport {
+    /// One from this stream.
+    pub fn from_stream(stream: UnixStream) -> io::Result<Self> {
         stream.set_read_timeout(Some(PATIENCE))?;
         Ok(Self { stream, first: true, resolver: None })
     }
@@ -69,7 +69,7 @@ impl Heard {
         let resolver = self.resolver.take().filter(|(of, _)| *of == epoch);
         let resolver = resolver.unwrap_or_else(|| (epoch, Resolver::new(&plans.whole)));
         let networks = plans.of_networks.len();
-        let mut takers = Takers {
+        let mut sorter = Sorter {
             crew,
             plans,
             resolver: &resolver.1,
@@ -80,16 +80,16 @@ impl Heard {
             held: 0,
             all: Restored::default(),
         };
-        let heard = hear(&mut self.stream, self.first, &mut takers);
-        let all = takers.all;
+        let outcome = receive(&mut self.stream, self.first, &mut sorter);
+        let all = sorter.all;
         self.first = false;
         self.resolver = Some(resolver);
-        heard.map(|()| all)
+        outcome.map(|()| all)
     }
 }
 
-/// Asks, and hears an answer.
-fn hear(stream: &mut UnixStream, first: bool, takers: &mut Takers<'_>) -> io::Result<()> {
+/// Asks, and receives an answer.
+fn receive(stream: &mut UnixStream, first: bool, sorter: &mut Sorter<'_>) -> io::Result<()> {
     let wrong = |why: &'static str| io::Error::new(io::ErrorKind::InvalidData, why);
     stream.write_all(&[1])?;
     let mut bytes = Vec::new();
@@ -98,7 +98,7 @@ fn hear(stream: &mut UnixStream, first: bool, takers: &mut Takers<'_>) -> io::Re
         stream.read_exact(&mut head)?;
         let (length, worker, read_ms) = part_head(&head);
         if length == 0 {
-            takers.give();
+            sorter.give();
             return Ok(());
         }
         if length > PART {
@@ -108,12 +108,12 @@ fn hear(stream: &mut UnixStream, first: bool, takers: &mut Takers<'_>) -> io::Re
         stream.read_exact(&mut bytes)?;
         let runs = records::read(&bytes).ok_or_else(|| wrong("a part is no records"))?;
         for (real, sessions) in &runs {
-            takers.sort(real, sessions, (worker, read_ms));
+            sorter.sort(real, sessions, (worker, read_ms));
         }
-        if first && takers.held >= CHUNK {
-            takers.give();
+        if first && sorter.held >= CHUNK {
+            sorter.give();
         }
-        if takers.held > MOST_CHANGES {
+        if sorter.held > MOST_CHANGES {
             return Err(wrong("more sessions have changed than can be held"));
         }
     }
@@ -126,7 +126,7 @@ fn part_head(head: &[u8; HEAD]) -> (usize, u16, u64) {
     (length, u16::from_ne_bytes([e, f]), u64::from_ne_bytes(read))
 }
 
-impl Takers<'_> {
+impl Sorter<'_> {
     /// Sorts sessions of a real server by the workers whose they are.
     fn sort(&mut self, real: &Real, sessions: &[Session], (worker, read_ms): (u16, u64)) {
         let id = real_name(real)

@@ -1,7 +1,7 @@
-//! Tells a process that takes over of this one's sessions by addresses, as it would tell another
-//! director: the new program cannot read the slots, since it has another layout of them.
+//! Exports the sessions by addresses to a process that takes over, in the records of session
+//! synchronisation: the new program cannot read the slots, since it has another layout of them.
 //!
-//! Every attempt to hand over has a thread for it, at one end of a socket pair whose other end the
+//! Every attempt to hand over has a thread for that, at one end of a socket pair whose other end the
 //! new process gets. Each byte that comes from there asks for what has become of the sessions since
 //! they were asked for last, at first all of them. The thread reads the slots as the new process
 //! would, so workers have nothing to do with it. The answer is parts of [`PART`] bytes at most:
@@ -43,14 +43,14 @@ const SORTED: usize = 4096;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The thread, as long as there is an attempt.
-pub struct Teller {
+pub struct SessionExport {
     plans: Arc<Mutex<Plans>>,
     stream: UnixStream,
     thread: Option<JoinHandle<()>>,
 }
 
 /// What the thread has.
-struct Telling {
+struct Exporter {
     head: Head,
     tables: RunningTables,
     stream: UnixStream,
@@ -65,21 +65,21 @@ struct Known {
     reals: Reals,
 }
 
-impl Teller {
+impl SessionExport {
     /// Starts one. The descriptor is the new process's.
     pub fn start(kept: &Kept, plans: Plans) -> io::Result<(Self, OwnedFd)> {
         let (own, other) = UnixStream::pair()?;
         own.set_write_timeout(Some(PATIENCE))?;
         let plans = Arc::new(Mutex::new(plans));
-        let telling = Telling {
+        let exporter = Exporter {
             head: kept.head.clone(),
             tables: RunningTables::of(&kept.head),
             stream: own.try_clone()?,
             plans: Arc::clone(&plans),
             known: None,
         };
-        let thread = std::thread::Builder::new().name("teller".to_owned());
-        let thread = thread.spawn(move || telling.serve())?;
+        let thread = std::thread::Builder::new().name("export".to_owned());
+        let thread = thread.spawn(move || exporter.serve())?;
         Ok((Self { plans, stream: own, thread: Some(thread) }, other.into()))
     }
 
@@ -89,30 +89,30 @@ impl Teller {
     }
 }
 
-impl Drop for Teller {
+impl Drop for SessionExport {
     fn drop(&mut self) {
         // Wakes the thread, whatever it does.
         let _ = self.stream.shutdown(Shutdown::Both);
         if self.thread.take().is_some_and(|thread| thread.join().is_err()) {
-            warn!("the thread that tells sessions had panicked");
+            warn!("the thread that exports sessions had panicked");
         }
     }
 }
 
-impl Telling {
+impl Exporter {
     fn serve(mut self) {
         let mut asked = [0];
         while self.stream.read_exact(&mut asked).is_ok() {
-            if let Err(error) = self.tell() {
+            if let Err(error) = self.answer() {
                 // The other process has ended, or takes nothing.
-                debug!(%error, "sessions are not told to the end");
+                debug!(%error, "sessions are not exported to the end");
                 return;
             }
         }
     }
 
-    /// Tells what has become of the sessions.
-    fn tell(&mut self) -> io::Result<()> {
+    /// Sends what has become of the sessions.
+    fn answer(&mut self) -> io::Result<()> {
         let began = Instant::now();
         let plans = self.plans.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let slack_ms = self.tables.begin();
@@ -141,9 +141,9 @@ impl Telling {
             }
         }
         self.known = Some(known);
-        let (told, took_us) = (parts.told, began.elapsed().as_micros() as u64);
+        let (sent, took_us) = (parts.sent, began.elapsed().as_micros() as u64);
         let Restored { unknown, damaged, .. } = left;
-        debug!(told, unknown, damaged, took_us, "sessions are told to the new process");
+        debug!(sent, unknown, damaged, took_us, "sessions are exported to the new process");
         parts.finish()
     }
 }
@@ -154,14 +154,14 @@ struct Parts<'s> {
     sorted: Vec<Change>,
     records: Writer,
     of: (u16, u64),
-    told: u64,
+    sent: u64,
     outcome: io::Result<()>,
 }
 
 impl<'s> Parts<'s> {
     fn new(stream: &'s UnixStream) -> Self {
         let (sorted, records) = (Vec::with_capacity(SORTED), Writer::new(PART));
-        Self { stream, sorted, records, of: (0, 0), told: 0, outcome: Ok(()) }
+        Self { stream, sorted, records, of: (0, 0), sent: 0, outcome: Ok(()) }
     }
 
     /// What is added from now on is of a worker, and was read then.
@@ -188,7 +188,7 @@ impl<'s> Parts<'s> {
                 self.send();
                 added = self.records.add(real, &record);
             }
-            self.told += u64::from(added);
+            self.sent += u64::from(added);
         }
         self.sorted = sorted;
     }

@@ -1,14 +1,14 @@
-//! Whose sessions take the ports of a local address, over all plans.
+//! Whether the sessions of both tables share the ports of a local address, over all plans.
 //!
-//! Where sessions of both tables do, each table has its own half of the ports and need not look
+//! Where they do, each table has its own half of the ports and need not look
 //! into the other. A reload may make that so while sessions of the one still have ports of what is
 //! now the other's half; from then on each looks into the other too.
 
 use super::Plan;
 
-/// What took and takes the ports of an IPv4 local address.
+/// Which tables' sessions use the ports of an IPv4 local address, now and before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Takers {
+pub(crate) struct PortSharing {
     /// Whether sessions of the IPv4 table, and whether such of the extended one, ever did.
     ever: [bool; 2],
     /// Whether each table had its half when last any did.
@@ -17,7 +17,7 @@ pub(crate) struct Takers {
     pub mixed: bool,
 }
 
-impl Takers {
+impl PortSharing {
     fn after(before: Self, now: [bool; 2], halves: bool) -> Self {
         if now == [false; 2] {
             return before;
@@ -38,16 +38,16 @@ impl Plan {
                 users[usize::from(service.extended)] = true;
             }
         }
-        let mut takers = before.map(|before| before.takers.clone()).unwrap_or_default();
-        takers.resize(self.locals.len(), Takers::default());
+        let mut all = before.map(|before| before.takers.clone()).unwrap_or_default();
+        all.resize(self.locals.len(), PortSharing::default());
         for (pool, users) in self.pools.iter_mut().zip(users) {
             pool.shared = users == [true; 2];
             for local in pool.locals[0].iter().chain(&pool.peers[0]) {
-                let takers = &mut takers[usize::from(local.0)];
-                *takers = Takers::after(*takers, users, pool.shared);
+                let one = &mut all[usize::from(local.0)];
+                *one = PortSharing::after(*one, users, pool.shared);
             }
         }
-        self.takers = takers;
+        self.takers = all;
     }
 }
 
@@ -55,12 +55,12 @@ impl Plan {
 mod tests {
     use super::*;
 
-    /// Each step: which tables' sessions take ports now, and whether they are mixed then.
+    /// Each step: which tables' sessions use the ports now, and whether they are mixed then.
     fn run(steps: &[([bool; 2], bool)]) {
-        let mut takers = Takers::default();
+        let mut ports = PortSharing::default();
         for (at, (now, mixed)) in steps.iter().enumerate() {
-            takers = Takers::after(takers, *now, *now == [true; 2]);
-            assert_eq!(takers.mixed, *mixed, "step {at} of {steps:?}");
+            ports = PortSharing::after(ports, *now, *now == [true; 2]);
+            assert_eq!(ports.mixed, *mixed, "step {at} of {steps:?}");
         }
     }
 
