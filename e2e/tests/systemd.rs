@@ -135,8 +135,8 @@ fn the_unit_is_upgraded_restarted_and_killed() {
     run().unwrap_or_else(|error: LabError| panic!("{name}: {error}"));
 }
 
-/// Does something under datagrams, and says for how long none came back. Not judged: the machine may
-/// have other work.
+/// Does something under datagrams, and says for how long none came back. That is not judged: the
+/// machine may have other work.
 fn noticed<T>(
     bed: &Bed,
     what: &str,

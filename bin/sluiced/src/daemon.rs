@@ -130,12 +130,11 @@ pub fn run(
     // The API's addresses are another process's still where there is one.
     let prepare = || server.prepare(&Network::from(&config.api));
     let prepared = from.is_none().then(prepare).transpose()?;
-    let plan = Arc::new(plan);
     change::tell_notes(&mut desired, &server);
     let mirror = Mirror::open()?;
     let queues = |port: &_| ports::queues(port, mirror.state(), config.workers() as u16);
     let eal = Eal::init(&wiring::eal(&config, queues))?;
-    let plan = health.follow(&config, plan);
+    let plan = health.follow(&config, Arc::new(plan));
     let plan = from.iter().fold(plan, |plan, from| from.with_health(&health, plan));
     let networks = Networks::new(&config);
     let published = Arc::new(networks.revised(&plan));
@@ -147,8 +146,7 @@ pub fn run(
         None => {
             let announcer = Announcer::open(&config, &plan)?;
             let plans = (Plans::new(&plan, &published), seed, false);
-            let around = (&crew, &mirror);
-            let sync = Synchroniser::start(&config.sync, plans, around, server.events())?;
+            let sync = Synchroniser::start(&config.sync, plans, (&crew, &mirror), server.events())?;
             ports.open_all(mirror.state(), &crew)?;
             (sync, announcer, Vec::new())
         }

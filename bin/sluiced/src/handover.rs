@@ -69,8 +69,8 @@ struct Offer {
     names: PathBuf,
     /// How they are placed.
     placing: Placing,
-    /// The form of records in which it can export its sessions: the last descriptor is for that. Zero
-    /// if it cannot, and there is no such descriptor.
+    /// The form of records in which it can export its sessions: the last descriptor is for that.
+    /// Zero if it cannot, and there is no such descriptor.
     #[serde(default)]
     records: u8,
     /// Whether packets, and whether sessions lie in huge pages.

@@ -1,9 +1,9 @@
 //! Loads BPF objects.
 //!
 //! A loader reads the kernel's types (`/sys/kernel/btf/vmlinux`, some megabytes) when it is made,
-//! and the first load asks the kernel for its features. That takes longer than to load our programs,
-//! which need none of these types. So all loads share one loader, and a director that starts makes
-//! it beside other work ([`prepare`]).
+//! and the first load asks the kernel for its features. That takes longer than loading our
+//! programs, which need none of these types. So all loads share one loader, and a director that
+//! starts makes it beside other work ([`prepare`]).
 
 use std::sync::{LazyLock, Mutex, PoisonError};
 

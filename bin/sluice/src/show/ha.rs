@@ -183,9 +183,10 @@ fn peers(sync: &HaSync) -> String {
         to_group => format!(" ({} to the group)", count(to_group)),
     };
     format!(
-        "\n{}\nreports of sessions: {} waiting at the workers, {} sent; {} received and taken, {} as new here, {} unknown \
-         here, {} refused; {} ends not reported\ndatagrams: {} sent{to_group}, {} received, {} \
-         sent again, {} lost; rejected: {} forged, {} replayed, {} malformed\n",
+        "\n{}\nreports of sessions: {} waiting at the workers, {} sent; {} received and taken, {} \
+         as new here, {} unknown here, {} refused; {} ends not reported\ndatagrams: {} \
+         sent{to_group}, {} received, {} sent again, {} lost; rejected: {} forged, {} replayed, {} \
+         malformed\n",
         table.text(),
         count(sync.reports_waiting),
         count(sync.reports_sent),

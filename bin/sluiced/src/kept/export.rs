@@ -1,7 +1,7 @@
 //! Exports the sessions by addresses to a process that takes over, in the records of session
-//! synchronisation: the new program cannot read the slots, since it has another layout of them.
+//! synchronisation: the new program cannot read the slots, since it has another layout.
 //!
-//! Every attempt to hand over has a thread for that, at one end of a socket pair whose other end the
+//! Every attempt to hand over has a thread for it, at one end of a socket pair whose other end the
 //! new process gets. Each byte that comes from there asks for what has become of the sessions since
 //! they were asked for last, at first all of them. The thread reads the slots as the new process
 //! would, so workers have nothing to do with it. The answer is parts of [`PART`] bytes at most:

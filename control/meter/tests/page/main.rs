@@ -1,6 +1,5 @@
 //! The page, read back: every family with the labels that its description says, and nothing else;
-//! and `docs/metrics.md`, which is made from the same descriptions. Regenerate it with
-//! `UPDATE_DOCS=1 cargo test -p sluice-meter --test page`.
+//! and `docs/metrics.md`, of the same descriptions: `UPDATE_DOCS=1 cargo test -p sluice-meter`.
 #![forbid(unsafe_code)]
 
 mod networks;
@@ -18,11 +17,10 @@ use sluice_meter::{
     families,
 };
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Write;
-use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use std::{io::Write, path::Path};
 
 const CONFIG: &str = r#"
     [[port]]

@@ -74,8 +74,8 @@ fn a_turn_tells_what_its_packets_changed() {
     }
 }
 
-/// What nobody reads waits in the ring, and what that has no room for in the worker's list: both are
-/// counted.
+/// What nobody reads waits in the ring, and what that has no room for in the worker's list: both
+/// are counted.
 #[test]
 fn what_waits_to_be_told_is_counted() {
     const SESSIONS: u16 = 78 * BURST;
