@@ -146,7 +146,8 @@ pub(crate) struct Checker {
     away: FxHashMap<Key, VecDeque<u64>>,
     /// By worker.
     passed: Vec<spread::Passed>,
-    mappings: mapping::Mappings,
+    /// What hosts inside have outside.
+    pub mappings: mapping::Mappings,
 }
 
 impl Checker {

@@ -162,6 +162,10 @@ pub enum Sabotage {
     Offset,
     /// A helper shifts acknowledgement numbers, and not the edges of SACK blocks.
     SackOffset,
+    /// Of an inside endpoint of source NAT a later session has another port outside.
+    Remap,
+    /// An answer to a host inside goes to another one.
+    Misdeliver,
 }
 
 /// A run.

@@ -6,11 +6,15 @@ use crate::machine::Worker;
 use crate::recipe::Sabotage;
 use crate::rng::Rng;
 use crate::status::Snapshot;
-use crate::universe::Universe;
-use crate::wire::{self, OTHERS, Shim, is_v4};
+use crate::universe::{Rule, Universe};
+use crate::wire::{self, Addr, OTHERS, Shim, Tuple, is_v4};
+use rustc_hash::FxHashMap;
 use sluice_director::path::{BURST, PagePolicy, Path, PathConfig, Verdict, View};
 use sluice_director::{Frame, Reason};
 use std::rc::Rc;
+
+/// An address and a port.
+type End = (Addr, u16);
 
 /// One thing of so many is broken.
 const ONE_IN: u64 = 100;
@@ -20,11 +24,13 @@ pub(crate) struct Saboteur {
     rng: Rng,
     /// The first snapshot that was seen.
     first: Option<Rc<Snapshot>>,
+    /// By endpoint inside: where its datagrams went, and when.
+    passed: FxHashMap<End, Vec<(End, u64)>>,
 }
 
 impl Saboteur {
     pub fn new(what: Option<Sabotage>, seed: u64) -> Self {
-        Self { what, rng: Rng::of(&[seed, 8]), first: None }
+        Self { what, rng: Rng::of(&[seed, 8]), first: None, passed: FxHashMap::default() }
     }
 
     fn strikes(&mut self, what: Sabotage) -> bool {
@@ -106,7 +112,10 @@ impl Saboteur {
         }
         for (frame, verdict) in burst.iter_mut().zip(verdicts) {
             match verdict {
-                Verdict::Tx(_) => self.spoil(universe, frame),
+                Verdict::Tx(_) => {
+                    self.spoil_outward(universe, frame, now);
+                    self.spoil(universe, frame);
+                }
                 Verdict::HandOff(to) if self.strikes(Sabotage::WrongWorker) => {
                     *to = (*to + 1) % universe.workers;
                 }
@@ -159,6 +168,47 @@ impl Saboteur {
         if header || swerve {
             self.rewrite(universe, frame, header);
         }
+    }
+
+    /// Spoils source NAT: what an inside endpoint has outside, or whom an answer goes to.
+    fn spoil_outward(&mut self, universe: &Universe, frame: &mut Buffer, now: u64) {
+        let whole = frame.place.is_none() && frame.about.is_none() && frame.is_whole();
+        let address = |node: &usize| universe.nodes[*node].address;
+        let from = frame.packet.tuple.src;
+        let mut rules = universe.services.iter().filter_map(|service| service.rule.as_ref());
+        let remaps = self.what == Some(Sabotage::Remap)
+            && rules.all(Rule::shares)
+            && universe.insiders.iter().any(|node| address(node) == from)
+            && self.is_second(frame.packet.tuple, now);
+        let inward = universe.outsiders.iter().any(|node| address(node) == from);
+        let misdelivers = inward && whole && self.strikes(Sabotage::Misdeliver);
+        let Ok(seen) = wire::read(frame.bytes()) else { return };
+        if !whole || !(remaps || misdelivers) || seen.vlan != 0 {
+            return;
+        }
+        let mut packet = seen.packet;
+        packet.payload = frame.packet.payload;
+        if remaps {
+            packet.tuple.sport ^= 1;
+        } else {
+            packet.tuple.dst = address(self.rng.pick(&universe.insiders));
+        }
+        if is_v4(packet.tuple.dst) == is_v4(packet.tuple.src) {
+            wire::write(&packet, (seen.from, seen.to), frame.bytes_mut());
+        }
+    }
+
+    /// Whether a datagram is its sender's first to there, and others passed that no session has
+    /// outlived yet.
+    fn is_second(&mut self, tuple: Tuple, now: u64) -> bool {
+        if tuple.protocol != wire::UDP {
+            return false;
+        }
+        let passed = self.passed.entry((tuple.src, tuple.sport)).or_default();
+        let known = passed.iter().any(|(to, _)| *to == (tuple.dst, tuple.dport));
+        let lives = passed.iter().any(|(_, at)| now - at < 900);
+        passed.push(((tuple.dst, tuple.dport), now));
+        !known && lives
     }
 
     /// Makes an ICMP error tell something else.

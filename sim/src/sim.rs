@@ -464,7 +464,7 @@ impl Sim {
         let counts = self.machine.spread_counts;
         self.outcome.spread = counts.flows;
         self.outcome.redirects = self.machine.redirects();
-        self.outcome.outward = self.checker.outward();
+        self.outcome.outward = self.checker.mappings.outward;
         self.outcome.dealt = [counts.dealt, counts.own, counts.kept, counts.late];
         self.outcome.virtual_ms = self.now - START_MS;
         let left: u32 = self.machine.workers.iter().map(|w| w.path.live_sessions()).sum();

@@ -67,7 +67,7 @@ fn worlds_have_source_nat() {
         outward.iter_mut().zip(outcome.outward).for_each(|(sum, more)| *sum += more);
     }
     let [opened, shared, refused] = outward;
-    assert!(opened > 2000 && shared > 500 && refused > 100, "{outward:?}");
+    assert!(opened > 800 && shared > 100 && refused > 300, "{outward:?}");
 }
 
 /// The same recipe is the same run, packet for packet.
@@ -109,6 +109,8 @@ fn sabotage_is_noticed() {
         (Sabotage::NoFence, "leaves behind"),
         (Sabotage::EarlyMark, "leaves behind"),
         (Sabotage::Stale, "goes by|gone|became|there is no route"),
+        (Sabotage::Remap, "outside endpoint|local port|also used"),
+        (Sabotage::Misdeliver, "became"),
     ] {
         // Downloads that are spread, and whose real servers report what is missing, come late.
         let steps = if sabotage == Sabotage::SackOffset { 4 * STEPS } else { STEPS };

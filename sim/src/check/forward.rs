@@ -153,7 +153,7 @@ impl Checker {
         let real = self.lead(scene, id, to, real_of(scene, seen, way))?;
         let local = scene.snapshot.locals.get(&to.src);
         let in_pool = local == Some(&(scene.universe.services[service].pool, true))
-            || self.keeps_mapping(scene, id, (to.src, to.sport));
+            || self.keeps_mapping(scene, id, to);
         if self.sessions[id as usize].place().is_some() && !in_pool {
             return Err(format!("{to} is not from an address of the pool"));
         }
@@ -230,8 +230,7 @@ impl Checker {
         let mode = service.reals[real].mode;
         if matches!(mode, Mode::Fnat | Mode::Snat) {
             let pool = snapshot.locals.get(&forward.src).map_or(service.pool, |at| at.0);
-            let in_pool =
-                pool == service.pool || self.keeps_mapping(scene, id, (forward.src, forward.sport));
+            let in_pool = pool == service.pool || self.keeps_mapping(scene, id, forward);
             let owner = universe.pools[pool].owner(forward.sport, universe.workers);
             if !in_pool || owner != Some(worker) {
                 return Err(format!("{forward} is not from a local port of worker {worker}"));
@@ -255,8 +254,15 @@ impl Checker {
             self.remove(other);
         }
         self.settle(id);
-        self.check_mapping(scene, id)?;
+        self.mappings.check(scene, &self.sessions, id)?;
         Ok(real)
+    }
+
+    /// Whether a session of source NAT whose packets become this has its mapping from another.
+    fn keeps_mapping(&self, scene: Scene<'_>, id: u32, forward: Tuple) -> bool {
+        let session = &self.sessions[id as usize];
+        let rule = scene.universe.services[session.service].rule.as_ref();
+        self.mappings.keeps(rule, (session, id), (forward.src, forward.sport))
     }
 
     /// Whether a frame is, bit by bit, what its sender meant but for what must change.

@@ -4,7 +4,7 @@
 //! which is so of all sessions and held where they are (`forward.rs`).
 
 use super::session::Session;
-use super::{Checker, Scene, Violation};
+use super::{Scene, Violation};
 use crate::universe::Rule;
 use crate::wire::{Addr, Tuple, to_ip};
 use rustc_hash::FxHashMap;
@@ -26,7 +26,7 @@ struct Mapping {
 
 /// Mappings that may be in the director.
 #[derive(Default)]
-pub(super) struct Mappings {
+pub(crate) struct Mappings {
     known: FxHashMap<Inside, Mapping>,
     by_outside: FxHashMap<Outside, Inside>,
     /// By worker, protocol and pool address.
@@ -83,88 +83,77 @@ impl Mappings {
             self.remove(key);
         }
     }
-}
-
-impl Checker {
-    /// Sessions of source NAT: see [`Mappings::outward`].
-    pub fn outward(&self) -> [u64; 3] {
-        self.mappings.outward
-    }
 
     /// A new session of source NAT is known to have an endpoint outside: the right one.
-    pub(super) fn check_mapping(&mut self, scene: Scene<'_>, id: u32) -> Result<(), Violation> {
-        let session = &self.sessions[id as usize];
+    pub fn check(
+        &mut self,
+        scene: Scene<'_>,
+        sessions: &[Session],
+        id: u32,
+    ) -> Result<(), Violation> {
+        let session = &sessions[id as usize];
         let rule = scene.universe.services[session.service].rule.as_ref();
         let (Some(rule), Some(forward)) = (rule, session.forward) else { return Ok(()) };
         let (key, outside) = (inside(session), (forward.src, forward.sport));
         let (worker, protocol, end) = key;
         let told = |(address, port): End| format!("{} port {port}", to_ip(address));
-        if let Some(other) = self.mappings.by_outside.get(&(worker, protocol, outside))
+        if let Some(other) = self.by_outside.get(&(worker, protocol, outside))
             && *other != key
-            && self.holds(scene, *other, id)
+            && self.is_held(scene, sessions, (*other, id))
         {
             let (whose, other) = (told(end), told(other.2));
             return Err(format!("{whose} gets {}, the outside endpoint of {other}", told(outside)));
         }
-        self.mappings.outward[0] += 1;
+        self.outward[0] += 1;
         if !rule.shares() {
             return Ok(());
         }
-        let known = self.mappings.known.get(&key).map(|mapping| mapping.outside);
+        let known = self.known.get(&key).map(|mapping| mapping.outside);
         if let Some(known) = known.filter(|known| *known != outside) {
-            if self.holds(scene, key, id) {
+            if self.is_held(scene, sessions, (key, id)) {
                 let (whose, is, was) = (told(end), told(outside), told(known));
                 return Err(format!("{whose} gets another outside endpoint: {is}, after {was}"));
             }
             // Whoever still holds it is over, and gone.
-            self.mappings.remove(key);
+            self.remove(key);
         }
-        match self.mappings.known.get_mut(&key) {
+        match self.known.get_mut(&key) {
             Some(mapping) => {
                 mapping.holders.push(id);
-                self.mappings.outward[1] += 1;
+                self.outward[1] += 1;
             }
-            None => self.mappings.add(key, Mapping { outside, holders: vec![id] }),
+            None => self.add(key, Mapping { outside, holders: vec![id] }),
         }
         Ok(())
     }
 
     /// Whether a session other than a new one certainly holds a mapping.
-    fn holds(&self, scene: Scene<'_>, key: Inside, new: u32) -> bool {
-        let lives = |id: &&u32| {
-            let session = &self.sessions[**id as usize];
-            **id != new && !session.vacant && !session.is_over(scene.universe, scene.now)
+    fn is_held(&self, scene: Scene<'_>, sessions: &[Session], (key, new): (Inside, u32)) -> bool {
+        let lives = |id: &u32| {
+            let session = &sessions[*id as usize];
+            *id != new && !session.vacant && !session.is_over(scene.universe, scene.now)
         };
-        let known = self.mappings.known.get(&key);
-        known.is_some_and(|mapping| mapping.holders.iter().find(lives).is_some())
+        self.known.get(&key).is_some_and(|mapping| mapping.holders.iter().any(lives))
     }
 
     /// Whether a session has the outside endpoint that its inside one had before: it keeps that,
     /// also when the address leaves the pool, or a rule with another pool is for the next session.
-    pub(super) fn keeps_mapping(&self, scene: Scene<'_>, id: u32, outside: End) -> bool {
-        let session = &self.sessions[id as usize];
-        let rule = scene.universe.services[session.service].rule.as_ref();
-        let known = self.mappings.known.get(&inside(session));
+    pub fn keeps(&self, rule: Option<&Rule>, (session, id): (&Session, u32), outside: End) -> bool {
+        let known = self.known.get(&inside(session));
         let held = |known: &Mapping| known.holders.iter().any(|holder| *holder != id);
         let same = known.is_some_and(|known| known.outside == outside && held(known));
         same && rule.is_some_and(Rule::shares)
     }
 
-    /// How many ports of a pool address mappings may have for themselves.
-    pub(super) fn mapped_at(&self, worker: u16, protocol: u8, local: Addr) -> u32 {
-        self.mappings.at.get(&(worker, protocol, local)).copied().unwrap_or(0)
+    /// How many ports of a pool address may be mapped for somebody.
+    pub fn at(&self, worker: u16, protocol: u8, local: Addr) -> u32 {
+        self.at.get(&(worker, protocol, local)).copied().unwrap_or(0)
     }
 
-    /// Whether the outside endpoint of whoever sent a packet may be another's towards its
-    /// destination.
-    pub(super) fn is_mapping_taken(&self, scene: Scene<'_>, tuple: Tuple) -> bool {
+    /// How the answer to a packet from inside would come if its sender's mapping is used.
+    pub fn answer(&self, worker: u16, tuple: Tuple) -> Option<Tuple> {
         let Tuple { src, sport, dst, dport, protocol } = tuple;
-        let known = self.mappings.known.get(&(scene.worker, protocol, (src, sport)));
-        let taken = known.is_some_and(|mapping| {
-            let (local, port) = mapping.outside;
-            let answer = Tuple { src: dst, sport: dport, dst: local, dport: port, protocol };
-            self.find(scene, answer).is_some()
-        });
-        taken || self.counts.unled > 0
+        let (local, port) = self.known.get(&(worker, protocol, (src, sport)))?.outside;
+        Some(Tuple { src: dst, sport: dport, dst: local, dport: port, protocol })
     }
 }

@@ -342,7 +342,9 @@ impl Checker {
                 self.is_exhausted(scene, service, packet)
             }
             Reason::NatConflict if is_rule(scene, service) => {
-                return lost.opens && self.is_mapping_taken(scene, packet.tuple);
+                let answer = self.mappings.answer(scene.worker, packet.tuple);
+                let taken = answer.is_some_and(|answer| self.find(scene, answer).is_some());
+                return lost.opens && (taken || self.counts.unled > 0);
             }
             Reason::NatConflict => {
                 self.turn_lost(scene, service);

@@ -113,7 +113,7 @@ impl Checker {
             let place = (worker, protocol, (address, port), *local);
             used += self.used.get(&place).copied().unwrap_or(0);
             if ruled {
-                used += self.mapped_at(worker, protocol, *local);
+                used += self.mappings.at(worker, protocol, *local);
             }
             all += (end - start) / tables;
         }

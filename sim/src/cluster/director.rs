@@ -3,7 +3,7 @@
 
 use super::Recipe;
 use super::records::{self, Reals};
-use super::site::{BACK, BACK_MAC, FRONT, FRONT_MAC, Lacks, Site};
+use super::site::{BACK, BACK_MAC, FRONT, FRONT_MAC, Lacks, Site, is_inside};
 use super::spread::{Dealt, SpreadFlows};
 use crate::frame::{Buffer, Pool};
 use crate::rng::Rng;
@@ -212,7 +212,7 @@ impl Director {
     fn spread(&mut self, worker: usize, packet: &Packet, front: bool, now: Time) {
         let tuple = packet.tuple;
         let mut rng = Rng::of(&[self.spread, 7, now.0, u64::from(packet.seq)]);
-        if !front || !rng.chance(300) {
+        if !(front || is_inside(tuple.src)) || !rng.chance(300) {
             return;
         }
         let client = (to_ip(tuple.src), tuple.sport);

@@ -6,8 +6,8 @@ use super::judge::HEAL_MS;
 use super::traffic::{Came, DATA, Flow, Place, RESET};
 use super::world::World;
 use crate::rng::Rng;
-use crate::wire::{ACK, Addr, FIN, SYN, TCP, is_v4};
-use sluice_director::spec::Mode;
+use crate::wire::{ACK, Addr, FIN, SYN, TCP, is_v4, to_ip};
+use sluice_director::spec::{Mapping, Mode};
 
 /// Flows at a time.
 const FLOWS: usize = 120;
@@ -117,6 +117,10 @@ impl World {
         }
         let service = rng.below(self.site.services.len() as u64) as usize;
         let family = usize::from(!is_v4(self.site.services[service].vip));
+        if self.site.services[service].is_outward() {
+            let client = *rng.pick(&self.site.insiders[family]);
+            return (service, (client, 10_000 + rng.below(60) as u16), rng.next() as u32);
+        }
         let client = *rng.pick(&self.site.clients[family]);
         (service, (client, 10_000 + rng.below(50_000) as u16), rng.next() as u32)
     }
@@ -139,6 +143,7 @@ impl World {
     fn is_its_own(&mut self, flow: usize) -> Result<bool, String> {
         let new = &self.flows[flow];
         self.takes(flow, (new.by, new.real, new.peer))?;
+        self.maps(flow)?;
         // The new one has changed its place in the list.
         Ok(true)
     }
@@ -163,6 +168,50 @@ impl World {
             ));
         }
         self.lose(at);
+        Ok(())
+    }
+
+    /// A new flow from inside has the endpoint outside that others of its own have, and that no
+    /// other endpoint has: those that its director must know.
+    fn maps(&mut self, flow: usize) -> Result<(), String> {
+        // A known gap: what comes from another director lies at the worker that has its port, and
+        // new connections of its endpoint are opened by another one.
+        let single = |number| Director::workers(&self.recipe, number) == 1;
+        let shares = self.site.mapping == Some(Mapping::EndpointIndependent)
+            && (self.recipe.reuse || (0..self.places.len()).all(single));
+        let service = |flow: &Flow| &self.site.services[flow.service];
+        let of = |flow: &Flow| (service(flow).protocol, flow.client);
+        if !shares || !service(&self.flows[flow]).is_outward() {
+            return Ok(());
+        }
+        let (new, by, peer) = (of(&self.flows[flow]), self.flows[flow].by, self.flows[flow].peer);
+        let mut others = Vec::new();
+        for (at, other) in self.flows.iter().enumerate() {
+            let outward = service(other).is_outward() && !other.is_over() && other.has_begun();
+            let (same, shared) = (of(other) == new, other.peer == peer && of(other).0 == new.0);
+            if at != flow && outward && same != shared {
+                others.push((at, same));
+            }
+        }
+        // Where two directors have each given it one, it has either.
+        let either = self.flows.iter().enumerate().any(|(at, other)| {
+            at != flow && of(other) == new && other.peer == peer && service(other).is_outward()
+        });
+        for (at, same) in others {
+            let (place, timeout) =
+                ((by, self.flows[at].service), self.flows[at].timeout_ms(&self.site));
+            let other = &mut self.flows[at];
+            if self.judge.must_know(&mut other.knowledge, place, timeout, self.now)
+                && !(same && either)
+            {
+                let (to, what) = (other.to(&self.site), if same { "another" } else { "the same" });
+                return Err(format!(
+                    "director {by} gives {}:{} {what} endpoint outside than one to {to}",
+                    to_ip(new.1.0),
+                    new.1.1
+                ));
+            }
+        }
         Ok(())
     }
 

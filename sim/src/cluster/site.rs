@@ -3,12 +3,12 @@
 
 use crate::cluster::judge::MOST;
 use crate::rng::Rng;
-use crate::wire::{Addr, TCP, UDP, to_ip, v4};
+use crate::wire::{Addr, TCP, UDP, is_v4, to_ip, v4};
 use sluice_director::fib::{Fib, FibBuilder, Link, PortId, Target};
 use sluice_director::plan::Plan;
 use sluice_director::spec::{
-    LocalPool, Mode, Network, NoSession, Orphans, Persistence, Ports, Protocol, RealServer,
-    Scheduling, Spec, Timeouts, TunnelSources, VirtualService,
+    LocalPool, Mapping, Mode, Network, NoSession, Orphans, Persistence, Ports, Protocol,
+    RealServer, Scheduling, SnatRule, Spec, Timeouts, TunnelSources, VirtualService,
 };
 use std::net::IpAddr;
 
@@ -22,7 +22,18 @@ const DOCUMENTATION: Addr = 0x2001_0db8 << 96;
 const CLIENTS: [(Addr, u8); 2] = [(v4([198, 51, 100, 0]), 24), (DOCUMENTATION | 1 << 64, 64)];
 const REALS: [(Addr, u8); 2] = [(v4([192, 0, 2, 0]), 24), (DOCUMENTATION | 2 << 64, 64)];
 
-/// A virtual service.
+/// Networks of hosts inside, and the first addresses of the pool that they have outside.
+const INSIDE: [(Addr, u8); 2] =
+    [(v4([192, 0, 2, 48]), 28), (DOCUMENTATION | 2 << 64 | 0x5000, 116)];
+const POOLED: Addr = 150;
+
+/// Whether an address is a host's inside.
+pub(super) fn is_inside(address: Addr) -> bool {
+    let bits = |(net, prefix): (Addr, u8)| if is_v4(net) { 32 - prefix } else { 128 - prefix };
+    INSIDE.iter().any(|net| (net.0 ^ address) >> bits(*net) == 0)
+}
+
+/// A virtual service, or a host outside.
 #[derive(Clone, Debug)]
 pub(super) struct Service {
     pub protocol: u8,
@@ -38,7 +49,12 @@ pub(super) struct Service {
 impl Service {
     /// Whether answers come by the director.
     pub const fn answers_come_by(&self) -> bool {
-        matches!(self.mode, Mode::Fnat | Mode::Nat)
+        matches!(self.mode, Mode::Fnat | Mode::Nat | Mode::Snat)
+    }
+
+    /// Whether its clients are hosts inside, which open connections to a host outside.
+    pub const fn is_outward(&self) -> bool {
+        matches!(self.mode, Mode::Snat)
     }
 }
 
@@ -49,10 +65,14 @@ pub(super) type Lacks = Option<(usize, Option<usize>)>;
 #[derive(Debug)]
 pub(super) struct Site {
     pub services: Vec<Service>,
-    /// Addresses of real servers.
+    /// Addresses of real servers, and behind them of hosts outside.
     pub hosts: Vec<Addr>,
     /// Addresses of clients, by family.
     pub clients: [Vec<Addr>; 2],
+    /// Hosts inside that open connections to the outside, by family.
+    pub insiders: [Vec<Addr>; 2],
+    /// What a rule of source NAT gives them, where there is one.
+    pub mapping: Option<Mapping>,
     pub timeouts: Timeouts,
     no_session: NoSession,
     first_port: u16,
@@ -77,6 +97,8 @@ impl Site {
             services: Vec::new(),
             hosts: hosts(0).chain(hosts(1)).collect(),
             clients: [clients(0, count), clients(1, count)],
+            insiders: Default::default(),
+            mapping: None,
             timeouts: Timeouts {
                 tcp_established_s: *rng.pick(&[60, 120, 900]),
                 udp_s: *rng.pick(&[6, 30, 60, 300]),
@@ -93,7 +115,54 @@ impl Site {
             let service = service(&mut rng, number as u16);
             site.services.push(service);
         }
+        site.open_outside(&mut Rng::of(&[seed, 203]));
         site
+    }
+
+    /// In some clusters hosts inside open connections to hosts outside, each a service behind the
+    /// others whose real server it is.
+    fn open_outside(&mut self, rng: &mut Rng) {
+        if !rng.chance(400) {
+            return;
+        }
+        self.mapping = Some(*rng.pick(&[Mapping::EndpointIndependent, Mapping::PerSession]));
+        for family in [0, 1] {
+            let inside = INSIDE[family].0 + 2;
+            self.insiders[family] = (0..rng.range(1, 4) as u128).map(|it| inside + it).collect();
+        }
+        for number in 0..rng.range(2, 5) as u16 {
+            let family = rng.below(2) as usize;
+            let far = CLIENTS[family].0 + 100 + u128::from(number);
+            let protocol = *rng.pick(&[TCP, UDP]);
+            self.hosts.push(far);
+            let reals = vec![(self.hosts.len() - 1, 0)];
+            let (scheduler, persistence) = (Scheduling::Rr, None);
+            let (mode, port) = (Mode::Snat, 50 + number);
+            let service = Service { protocol, vip: far, port, mode, scheduler, persistence, reals };
+            self.services.push(service);
+        }
+    }
+
+    /// How many services have virtual addresses: the first ones.
+    pub fn virtual_services(&self) -> usize {
+        self.services.iter().filter(|service| !service.is_outward()).count()
+    }
+
+    /// Whether a host inside has an address outside as its own.
+    pub fn is_pooled(&self, address: Addr) -> bool {
+        CLIENTS.iter().any(|(net, _)| (POOLED..POOLED + 8).contains(&address.wrapping_sub(*net)))
+    }
+
+    fn rule(&self) -> Option<SnatRule> {
+        let net = |(address, prefix)| Network { address: to_ip(address), prefix };
+        self.mapping.map(|mapping| SnatRule {
+            name: "out".to_owned(),
+            sources: INSIDE.map(net).to_vec(),
+            pool: "wan".to_owned(),
+            mapping,
+            hairpinning: false,
+            ..SnatRule::default()
+        })
     }
 
     /// The configuration of a director, which lacks something.
@@ -102,7 +171,7 @@ impl Site {
         let mut services = Vec::new();
         for (number, service) in self.services.iter().enumerate() {
             let without = lacks.filter(|(lacking, _)| *lacking == number);
-            if without.is_some_and(|(_, real)| real.is_none()) {
+            if service.is_outward() || without.is_some_and(|(_, real)| real.is_none()) {
                 continue;
             }
             let without = without.and_then(|(_, real)| real);
@@ -110,20 +179,23 @@ impl Site {
             let at = rng.below(services.len() as u64 + 1) as usize;
             services.insert(at, service);
         }
-        let (addresses, peer_addresses) = self.local_addresses(director);
+        let pool = |name: &str, of: [Addr; 2]| {
+            let (addresses, peer_addresses) = self.local_addresses(director, of);
+            let (name, ports) = (name.to_owned(), self.first_port..=65_535);
+            LocalPool { network: String::new(), name, addresses, ports, peer_addresses }
+        };
+        let outside = CLIENTS.map(|(net, _)| net + POOLED);
+        let wan = self.mapping.map(|_| pool("wan", outside));
         let [v4, v6] = [0, 1].map(|family: usize| {
             let (bits, prefix) = [(112, 28), (0x600, 120)][family];
             Some(Network { address: to_ip(REALS[family].0 + bits), prefix })
         });
         Spec {
             services,
-            pools: vec![LocalPool {
-                network: String::new(),
-                name: "lan".to_owned(),
-                addresses,
-                ports: self.first_port..=65_535,
-                peer_addresses,
-            }],
+            pools: std::iter::once(pool("lan", REALS.map(|(net, _)| net + 100)))
+                .chain(wan)
+                .collect(),
+            snat: self.rule().into_iter().collect(),
             timeouts: self.timeouts,
             no_session: self.no_session,
             tunnel: TunnelSources { v4, v6 },
@@ -133,8 +205,8 @@ impl Site {
     }
 
     /// The local addresses of a director, and those of the others as far as it knows them.
-    fn local_addresses(&self, director: usize) -> (Vec<IpAddr>, Vec<IpAddr>) {
-        let of = |number: usize| [0, 1].map(|family| to_ip(REALS[family].0 + 100 + number as Addr));
+    fn local_addresses(&self, director: usize, first: [Addr; 2]) -> (Vec<IpAddr>, Vec<IpAddr>) {
+        let of = |number: usize| first.map(|first| to_ip(first + number as Addr));
         if self.own_pools {
             let others = (0..MOST).filter(|other| *other != director).flat_map(of);
             return (of(director).to_vec(), others.collect());
@@ -191,7 +263,11 @@ impl Site {
             }
         }
         for (number, host) in self.hosts.iter().enumerate() {
-            builder.neighbour(back, to_ip(*host), host_mac(number));
+            let link = if number < 2 * HOSTS { back } else { front };
+            builder.neighbour(link, to_ip(*host), host_mac(number));
+        }
+        for insider in self.insiders.iter().flatten() {
+            builder.neighbour(back, to_ip(*insider), [2, 0, 0, 4, 0, *insider as u8]);
         }
         for client in self.clients.iter().flatten() {
             builder.neighbour(front, to_ip(*client), [2, 0, 0, 2, 0, *client as u8]);

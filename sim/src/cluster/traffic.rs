@@ -149,9 +149,11 @@ impl Flow {
         let place = (number, self.service);
         let timeout = self.timeout_ms(site);
         let must = self.has_begun() && judge.must_know(&mut self.knowledge, place, timeout, now);
-        let fate = director.forward(pool, &packet, true, now)?;
+        // Hosts inside are behind.
+        let front = !service.is_outward();
+        let fate = director.forward(pool, &packet, front, now)?;
         let seen = match fate {
-            Fate::Sent { front: false, seen } => seen,
+            Fate::Sent { front: out, seen } if out != front => seen,
             Fate::Stopped(Verdict::Kernel(_) | Verdict::Drop(_) | Verdict::Answer(..)) if !must => {
                 return Ok(Came::Astray(None));
             }
@@ -205,7 +207,8 @@ impl Flow {
         let place = (number, self.service);
         let timeout = self.timeout_ms(site);
         let must = judge.must_know(&mut self.knowledge, place, timeout, now);
-        let fate = director.forward(pool, &packet, false, now)?;
+        let front = service.is_outward();
+        let fate = director.forward(pool, &packet, front, now)?;
         let right = Tuple {
             src: service.vip,
             sport: service.port,
@@ -214,8 +217,8 @@ impl Flow {
             protocol: service.protocol,
         };
         match fate {
-            Fate::Sent { front: true, seen }
-                if seen.packet.tuple == right && (must || !self.follows) => {}
+            Fate::Sent { front: out, seen }
+                if out != front && seen.packet.tuple == right && (must || !self.follows) => {}
             _ if !must => return Ok(Came::Astray(None)),
             other => {
                 return Err(format!(
@@ -233,9 +236,11 @@ impl Flow {
     /// Whether a director, which must know that the connection is over, still forwards to it.
     pub fn haunts(&self, desk: Desk<'_>) -> Result<bool, Broken> {
         let Some((_, director)) = desk.by else { return Ok(false) };
-        let packet = self.packet(&desk.site.services[self.service], true, ACK, 0);
-        let fate = director.forward(desk.pool, &packet, true, desk.now)?;
-        Ok(matches!(fate, Fate::Sent { front: false, .. }))
+        let service = &desk.site.services[self.service];
+        let packet = self.packet(service, true, ACK, 0);
+        let front = !service.is_outward();
+        let fate = director.forward(desk.pool, &packet, front, desk.now)?;
+        Ok(matches!(fate, Fate::Sent { front: out, .. } if out != front))
     }
 
     /// Where its packets arrive.
@@ -270,12 +275,14 @@ fn arrives(
     let address = site.hosts[host];
     let addressed = match service.mode {
         Mode::Fnat | Mode::Nat => tuple.dst == address,
+        Mode::Snat => tuple.dst == address && site.is_pooled(tuple.src),
         Mode::Dr => tuple.dst == service.vip && seen.outer.is_none(),
         _ => seen.outer.is_some_and(|o| o.dst == address) && tuple.dst == service.vip,
     };
     let source = (tuple.src, tuple.sport);
     let client = (packet.tuple.src, packet.tuple.sport);
-    let sourced = (source == client) != (service.mode == Mode::Fnat);
+    let translated = matches!(service.mode, Mode::Fnat | Mode::Snat);
+    let sourced = (source == client) != translated;
     if !addressed || !sourced || tuple.dport != port {
         return Err(wrong());
     }

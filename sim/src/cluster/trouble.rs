@@ -93,7 +93,7 @@ impl World {
         if self.places[number].lacks.is_some() || !self.places[number].works() {
             return Ok(());
         }
-        let service = rng.below(self.site.services.len() as u64) as usize;
+        let service = rng.below(self.site.virtual_services() as u64) as usize;
         let reals = self.site.services[service].reals.len() as u64;
         let real = rng.chance(600).then(|| rng.below(reals) as usize);
         self.note(|| format!("{number} lacks service {service}, real server {real:?}: {span} ms"));

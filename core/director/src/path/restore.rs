@@ -461,7 +461,8 @@ pub(super) fn restored<F: Parse>(
 }
 
 /// The mapping that a session of source NAT shares, if its rule has it share one: that of
-/// another session, or a new one. `None` when the mapping there is another.
+/// another session, or a new one. Where its endpoint has another by now it keeps its own port, and
+/// holds none: connections that are there go on. `None` when there is no place for a new one.
 fn restored_mapping<F: Parse>(
     table: &mut Table<F>,
     shared: &mut Shared,
@@ -476,7 +477,7 @@ fn restored_mapping<F: Parse>(
     if let Some(flow) = snat::mapping(table, plan, session) {
         let there = table.sessions.slab().at(flow.id());
         let same = (there.local, there.local_port) == (session.local, session.local_port);
-        return same.then_some(Some(flow));
+        return Some(same.then_some(flow));
     }
     let id = table.sessions.insert(plan, mapping_of::<F>(session)).ok()?;
     shared.admission.remember_one();

@@ -396,43 +396,81 @@ fn sessions_of_a_peers_local_addresses_go_on() {
     }
 }
 
+/// A rule of source NAT beside a service.
+fn outward(mapping: Mapping) -> Spec {
+    let mut out = spec(Mode::Dr, V4.0, V4.1, 0);
+    out.pools.push(LocalPool {
+        network: String::new(),
+        name: "wan".into(),
+        addresses: vec![ip("198.51.100.9")],
+        ports: 2000..=2999,
+        peer_addresses: Vec::new(),
+    });
+    out.snat = vec![SnatRule {
+        network: String::new(),
+        name: "out".into(),
+        sources: vec![Network { address: ip("192.0.2.0"), prefix: 24 }],
+        pool: "wan".into(),
+        mapping,
+        ..SnatRule::default()
+    }];
+    out
+}
+
+/// Sends a datagram of a port inside to a port outside, and gives what it became.
+fn ask_outside(
+    field: &Field,
+    paths: &mut [Path],
+    (port, far): (u16, u16),
+) -> (SocketAddr, SocketAddr) {
+    let from = SocketAddr::new(ip(V4.1), port);
+    let mut frame = datagram(from, SocketAddr::new(ip("198.51.100.48"), far));
+    let (_, verdict) = settle(field, paths, 0, &mut frame);
+    assert_eq!(verdict, Verdict::Tx(FRONT), "port {port} to {far}");
+    ends(&frame.bytes()[14..])
+}
+
 /// What endpoint-independent mapping shares, sessions at another director share too.
 #[test]
 fn mappings_of_source_nat_go_along() {
     for mapping in [Mapping::EndpointIndependent, Mapping::PerSession] {
-        let mut out = spec(Mode::Dr, V4.0, V4.1, 0);
-        out.pools.push(LocalPool {
-            network: String::new(),
-            name: "wan".into(),
-            addresses: vec![ip("198.51.100.9")],
-            ports: 2000..=2999,
-            peer_addresses: Vec::new(),
-        });
-        out.snat = vec![SnatRule {
-            network: String::new(),
-            name: "out".into(),
-            sources: vec![Network { address: ip("192.0.2.0"), prefix: 24 }],
-            pool: "wan".into(),
-            mapping,
-            ..SnatRule::default()
-        }];
-        let mut field = Field::new(&out);
-        let ask = |field: &Field, paths: &mut [Path], far: u16| {
-            let from = SocketAddr::new(ip(V4.1), 700);
-            let mut frame = datagram(from, SocketAddr::new(ip("198.51.100.48"), far));
-            let (_, verdict) = settle(field, paths, 0, &mut frame);
-            assert_eq!(verdict, Verdict::Tx(FRONT), "{mapping:?}");
-            ends(&frame.bytes()[14..])
-        };
+        let mut field = Field::new(&outward(mapping));
         let mut paths = start(&field, 1);
-        let first: Vec<_> = (1..=5).map(|far| ask(&field, &mut paths, far)).collect();
+        let first: Vec<_> =
+            (1..=5).map(|far| ask_outside(&field, &mut paths, (700, far))).collect();
         field.now.0 += 10;
         paths[0].sweep_all(&field.plan, field.now);
         let changes = told(&field, &mut paths);
         let mut others = start(&field, 1);
         let got = tell(&changes, &field, &field, &mut others);
         assert_eq!(got, Imported { new: 5, ..Imported::default() }, "{mapping:?}");
-        let again: Vec<_> = (1..=5).map(|far| ask(&field, &mut others, far)).collect();
+        let again: Vec<_> =
+            (1..=5).map(|far| ask_outside(&field, &mut others, (700, far))).collect();
         assert_eq!(again, first, "{mapping:?}");
     }
+}
+
+/// A director that has given an endpoint a mapping of its own takes up what another one has of that
+/// endpoint: its connections go on as they were, and its own ones too.
+#[test]
+fn sessions_of_an_endpoint_with_another_mapping_go_along() {
+    let mut field = Field::new(&outward(Mapping::EndpointIndependent));
+    let mut paths = start(&field, 1);
+    let first: Vec<_> = (1..=5).map(|far| ask_outside(&field, &mut paths, (700, far))).collect();
+    field.now.0 += 10;
+    paths[0].sweep_all(&field.plan, field.now);
+    let changes = told(&field, &mut paths);
+    let mut others = start(&field, 1);
+    ask_outside(&field, &mut others, (701, 9));
+    let own = ask_outside(&field, &mut others, (700, 9));
+    assert_ne!(own.0, first[0].0);
+    let got = tell(&changes, &field, &field, &mut others);
+    assert_eq!(got, Imported { new: 5, ..Imported::default() });
+    let again: Vec<_> = (1..=5).map(|far| ask_outside(&field, &mut others, (700, far))).collect();
+    assert_eq!(again, first);
+    assert_eq!(ask_outside(&field, &mut others, (700, 9)), own);
+    assert_eq!(ask_outside(&field, &mut others, (700, 10)).0, own.0);
+    field.now.0 += 400_000;
+    others[0].sweep_all(&field.plan, field.now);
+    assert_eq!((others[0].live_sessions(), others[0].templates()), (0, 0));
 }
