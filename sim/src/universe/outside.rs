@@ -55,6 +55,9 @@ pub(super) fn open(recipe: &Recipe, families: &[usize], universe: &mut Universe)
     }
     let families: Vec<_> = families.iter().copied().filter(|_| rng.chance(800)).collect();
     let Some(first) = families.first().copied() else { return };
+    // Whether a closed session lingers is not known where others may take its port, and what comes
+    // for it may not open another one that looks the same.
+    universe.mid_stream &= universe.timeouts.tcp_time_wait_s != 0;
     let mut sources = Vec::new();
     for family in &families {
         let routers = universe.nodes.iter().position(|n| n.address == FRONT[*family].0 + 1);
