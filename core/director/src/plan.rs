@@ -346,7 +346,7 @@ pub struct Plan {
     /// Where [`Self::wide_v4`] is: which IPv4 packets are the IPv4 table's at most.
     pub(crate) address_filter: Option<AddressFilter>,
     /// Which tables' sessions use the ports of local addresses, by id.
-    pub(crate) takers: Vec<PortSharing>,
+    pub(crate) port_sharing: Vec<PortSharing>,
     /// Which local addresses sessions of the IPv4 table have, or had once, by id.
     pub(crate) narrow_locals: Vec<bool>,
     /// Whether any service tells its real servers the client's address.

@@ -1,8 +1,8 @@
 //! What the table that a turn is not of has, where a key of one may be the other's too.
 //!
-//! Where a pool serves both tables each has its half of the ports (`plan/takers.rs`). Sessions that
-//! come from another director, or from the one that ran before, have ports of its halves: it may
-//! have had another configuration before, or another number of workers.
+//! Where a pool serves both tables each has its half of the ports (`plan/port_sharing.rs`).
+//! Sessions that come from another director, or from the one that ran before, have ports of its
+//! halves: it may have had another configuration before, or another number of workers.
 
 use super::parse::Parse;
 use super::shared::Shared;
@@ -31,8 +31,8 @@ impl Others<'_> {
         local: LocalId,
         key: &Key<F::Addr>,
     ) -> bool {
-        let takers = plan.takers.get(usize::from(local.0));
-        if !mixed && !takers.is_some_and(|takers| takers.mixed) {
+        let sharing = plan.port_sharing.get(usize::from(local.0));
+        if !mixed && !sharing.is_some_and(|sharing| sharing.mixed) {
             return false;
         }
         let tuple = F::tuple(key).map(F::to_ip);

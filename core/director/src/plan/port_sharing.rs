@@ -38,7 +38,7 @@ impl Plan {
                 users[usize::from(service.extended)] = true;
             }
         }
-        let mut all = before.map(|before| before.takers.clone()).unwrap_or_default();
+        let mut all = before.map(|before| before.port_sharing.clone()).unwrap_or_default();
         all.resize(self.locals.len(), PortSharing::default());
         for (pool, users) in self.pools.iter_mut().zip(users) {
             pool.shared = users == [true; 2];
@@ -47,7 +47,7 @@ impl Plan {
                 *one = PortSharing::after(*one, users, pool.shared);
             }
         }
-        self.takers = all;
+        self.port_sharing = all;
     }
 }
 
