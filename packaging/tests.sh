@@ -134,7 +134,8 @@ tests_of() {
 }
 
 tidy() {
-    cargo build --locked -p xtask && cargo test --locked -p xtask || return
+    cargo build --locked --workspace --bin xtask || return
+    cargo test --locked --workspace --bin xtask || return
     "${CARGO_TARGET_DIR:-target}/debug/xtask" tidy
 }
 
