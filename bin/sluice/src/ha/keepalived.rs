@@ -227,6 +227,9 @@ fn write_head(
          max_auto_priority 50\n    vrrp_garp_master_delay 1\n    vrrp_garp_master_repeat 2\n    \
          vrrp_garp_master_refresh 1\n",
     )?;
+    // Of two masters, as when keepalived was stopped for a while, the one that gives way has the
+    // other tell all neighbours again at once: what they heard last was from the wrong one.
+    out.write_str("    vrrp_higher_prio_send_advert true\n    vrrp_garp_lower_prio_delay 1\n")?;
     // What keepalived does is told to the director, in its order.
     writeln!(out, "    vrrp_notify_fifo {}", called.fifo)?;
     writeln!(out, "    vrrp_notify_fifo_script \"{} ha notify\"\n}}\n", called.command)
