@@ -272,24 +272,29 @@ fn stray(universe: &Universe, rng: &mut Rng) -> Option<Act> {
         _ => {}
     }
     let flags = *rng.pick(&[SYN, ACK, RST, RST | ACK, FIN | ACK, SYN | ACK, 0, SYN | FIN, 0x3f]);
-    let tcp = |value: u32| if tuple.protocol == TCP { value } else { 0 };
     let len = *rng.pick(&[8, 20, 1200]);
     let token = rng.next() as u32;
     let headed = tuple.protocol != TCP;
     if tuple.protocol == SCTP {
         return Some(Act::Misdirected { node, packet: chunk(tuple, token, len, aborts) });
     }
-    let packet = Packet {
+    let packet = odd_packet(rng, tuple, flags, Stream { token, at: 0, len, headed });
+    Some(Act::Misdirected { node, packet })
+}
+
+/// A packet whose TTL and numbers fit nothing; `flags` are of TCP only.
+fn odd_packet(rng: &mut Rng, tuple: Tuple, flags: u8, payload: Stream) -> Packet {
+    let tcp = |value: u32| if tuple.protocol == TCP { value } else { 0 };
+    Packet {
         tuple,
         ttl: *rng.pick(&[0, 1, 2, 64, 64, 64]),
         seq: tcp(rng.next() as u32),
         ack: if flags & ACK != 0 { tcp(rng.next() as u32) } else { 0 },
         flags: tcp(flags.into()) as u8,
         checksum: true,
-        payload: Stream { token, at: 0, len, headed },
+        payload,
         ..Packet::default()
-    };
-    Some(Act::Misdirected { node, packet })
+    }
 }
 
 /// A packet from outside to an address and port of a rule's pool, which nobody may have asked for,
@@ -311,21 +316,11 @@ fn stray_of_rule(universe: &Universe, rng: &mut Rng, pool: &Pool) -> Act {
         let dport = port.min(65_535) as u16;
         Tuple { src, dst: *rng.pick(&locals), sport: known, dport, protocol }
     };
-    let tcp = |value: u32| if protocol == TCP { value } else { 0 };
     let flags = *rng.pick(&[SYN, ACK, RST, RST | ACK, FIN | ACK, SYN | ACK, 0, SYN | FIN]);
     let len = *rng.pick(&[8, 20, 1200]);
     let token = rng.next() as u32;
-    let packet = Packet {
-        tuple,
-        ttl: *rng.pick(&[0, 1, 2, 64, 64, 64]),
-        seq: tcp(rng.next() as u32),
-        ack: if flags & ACK != 0 { tcp(rng.next() as u32) } else { 0 },
-        flags: tcp(flags.into()) as u8,
-        checksum: true,
-        payload: Stream { token, at: 0, len, headed: protocol != TCP },
-        ..Packet::default()
-    };
-    Act::Misdirected { node, packet }
+    let payload = Stream { token, at: 0, len, headed: protocol != TCP };
+    Act::Misdirected { node, packet: odd_packet(rng, tuple, flags, payload) }
 }
 
 /// An SCTP packet with data, or one that ends an association.
