@@ -19,6 +19,8 @@ mod everything;
 mod leaks;
 #[path = "handover/programs.rs"]
 mod programs;
+#[path = "handover/stand_in.rs"]
+mod stand_in;
 #[path = "handover/told.rs"]
 mod told;
 #[path = "handover/virtual_links.rs"]

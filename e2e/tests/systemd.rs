@@ -180,6 +180,14 @@ fn follows(bed: &Bed, systemd: &Systemd<'_>) -> Result<(), LabError> {
         systemd.wait_for_another(&second)
     })?;
     expect(systemd.property("NRestarts")? == "0", || "it had died".to_owned())?;
+    // It took over from a process that stood in.
+    let told: serde_json::Value =
+        serde_json::from_str(&systemd.sluice(&["ha", "--json"])?).unwrap_or_default();
+    let upgrade = &told["upgrade"];
+    let from = upgrade["from_pid"].as_u64().unwrap_or_default().to_string();
+    let pids = [&*first, &*second, &*third, "0"];
+    expect(upgrade["state"] == "done" && !pids.contains(&&*from), || upgrade.to_string())?;
+    println!("restart: the second handover {upgrade}");
     noticed(bed, "kill -9", || {
         systemd.systemctl(&["kill", "--signal", "KILL", "sluiced"])?;
         systemd.wait_for_another(&third)

@@ -1,6 +1,7 @@
 //! Answers to what operators and their programs ask.
 
 use crate::daemon::{Configured, Daemon};
+use crate::handover::Follower;
 use crate::lister::Lister;
 use crate::{change, ipvs, report};
 use sluice_api::{Call, model};
@@ -45,8 +46,9 @@ impl Daemon {
             Call::Ha(reply) => drop(reply.send(self.ha())),
             Call::Drain { draining, by, reply } => drop(reply.send(self.drain(draining, by))),
             Call::Notify { said, by, reply } => drop(reply.send(self.notified(said, by))),
-            Call::Upgrade { by, reply } => {
-                self.upgrade(Some(by));
+            Call::Upgrade { stand_in, by, reply } => {
+                let follower = if stand_in { Follower::StandIn } else { Follower::Successor };
+                self.upgrade(Some(by), follower);
                 drop(reply.send(self.ha()));
             }
             Call::Pin { flow, pinned, by, reply } => {

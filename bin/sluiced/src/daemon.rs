@@ -8,7 +8,7 @@ use crate::capture::CapturePoints;
 use crate::crew::{Crew, Tables};
 use crate::errors::{Error, system};
 use crate::ha::Addresses;
-use crate::handover::{Channel, Successor, Upgrades};
+use crate::handover::{Channel, Follower, Successor, Upgrades};
 use crate::health::{self, Health};
 use crate::kept::{FormerSessions, Kept, RunningSessions};
 use crate::log::Log;
@@ -321,6 +321,7 @@ impl Daemon {
         loop {
             self.wait(signals, calls_wake);
             if Signals::came(&mut signals.stop) {
+                self.stop_upgrade();
                 return Ok(());
             }
             let changed = self.kernel.mirror.process()?;
@@ -343,12 +344,11 @@ impl Daemon {
                 let _ = change::reload(self, None, None, false);
             }
             if !self.upgrades.waits() && Signals::came(&mut signals.upgrade) {
-                self.upgrade(None);
+                self.upgrade(None, Follower::Successor);
             }
-            if self.follow_upgrade() {
+            if self.follow_handovers() {
                 return Ok(());
             }
-            self.follow_former();
             // What the process before holds still is opened when that has ended.
             let data = &mut self.dataplane;
             if !self.upgrades.waits()

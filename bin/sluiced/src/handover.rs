@@ -21,17 +21,22 @@
 //! Between `Released` and `Up` nothing is forwarded; what arrives waits in the sockets. Until `Up`
 //! the old one can go on, and does if the new one ends, says that it failed, or takes too long. A
 //! new one that dies later is a crash as any other: the sessions lie in its files.
+//!
+//! A restart by systemd is two handovers, with a process in between that stands in: see
+//! [`stand_in`].
 
 mod channel;
 mod predecessor;
+mod stand_in;
 mod successor;
 
 use crate::kept::Placing;
 use crate::ports::{Given, LeftBehind, Wanted};
 pub(crate) use channel::Channel;
-pub(crate) use predecessor::{Upgrades, unix_s};
+pub(crate) use predecessor::{Follower, Upgrades, unix_s};
 use serde::{Deserialize, Serialize};
 use sluice_api::model::HaTransition;
+pub(crate) use stand_in::find as find_stand_in;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 pub(crate) use successor::{Successor, channel, tell_failure};
@@ -88,13 +93,21 @@ struct Offer {
     /// Whether it has the sessions of its peers.
     #[serde(default)]
     synchronised: bool,
+    /// Whether the new process is only to stand in for the one that systemd starts.
+    #[serde(default)]
+    stand_in: bool,
 }
 
 /// What the one that follows tells.
 #[derive(Debug, Serialize, Deserialize)]
 enum ToPredecessor {
     /// It can take over, these ports by their descriptors.
-    Ready { wants: Vec<Wanted> },
+    Ready {
+        wants: Vec<Wanted>,
+        /// Whether it stands in, as it was asked to: one of an older version does not know how.
+        #[serde(default)]
+        stands_in: bool,
+    },
     /// It forwards.
     Up,
     /// It cannot.

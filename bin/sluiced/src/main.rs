@@ -115,19 +115,17 @@ fn check(file: &Path) -> Result<(), Error> {
 
 fn run(file: &Path, log_format: Option<LogFormat>) -> Result<(), Error> {
     let channel = handover::channel()?;
-    let outcome = start(file, log_format, channel.as_ref());
+    let loaded = Config::load(file);
+    let stand_in = loaded.as_ref().ok().filter(|_| channel.is_none());
+    let stand_in =
+        stand_in.and_then(|loaded| handover::find_stand_in(&loaded.config.director.control_socket));
+    let channel = channel.or(stand_in);
+    let outcome = loaded.map_err(Error::from).and_then(|loaded| {
+        let log = Log::start(&loaded.config.director, log_format);
+        daemon::run(file, loaded, (log, log_format), channel.as_ref())
+    });
     if let (Some(channel), Err(failure)) = (&channel, &outcome) {
         handover::tell_failure(channel, failure);
     }
     outcome
-}
-
-fn start(
-    file: &Path,
-    log_format: Option<LogFormat>,
-    channel: Option<&handover::Channel>,
-) -> Result<(), Error> {
-    let loaded = Config::load(file)?;
-    let log = Log::start(&loaded.config.director, log_format);
-    daemon::run(file, loaded, (log, log_format), channel)
 }

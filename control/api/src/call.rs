@@ -94,6 +94,8 @@ pub enum Call {
     },
     /// A new process is to take over.
     Upgrade {
+        /// Whether it is only to stand in for one that the service manager starts.
+        stand_in: bool,
         /// Who asks.
         by: Author,
         /// For what high availability is then.

@@ -47,7 +47,10 @@ and AF_PACKET ports change hands within some milliseconds, in which arriving pac
 ports (DPDK devices, memif) are opened again, and connections by them pause as over a restart.
 
 If the new process does not come up, the running one goes on and the reason is told. Exit code 0 \
-when the new process has taken over, otherwise 1.";
+when the new process has taken over, otherwise 1.
+
+With --stand-in the new process is none of the service manager's: the unit of the package calls it \
+so at `systemctl restart`, which ends a service before it starts it again.";
 
 pub const UPGRADE_EXAMPLES: &str = "\
 Examples:
@@ -157,6 +160,10 @@ pub struct Upgrade {
     /// How to ask.
     #[command(flatten)]
     pub asking: Asking,
+    /// For a restart by the service manager: the new process forwards until the manager has started
+    /// another, which takes over from it; after 60 s without one it stops
+    #[arg(long)]
+    pub stand_in: bool,
 }
 
 /// `sluice ha notify`.

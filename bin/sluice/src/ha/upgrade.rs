@@ -18,7 +18,7 @@ const LONGEST: Duration = Duration::from_secs(45);
 pub fn run(asked: &Upgrade, socket: &Socket) -> Result<ExitCode, Box<dyn Error>> {
     let client = socket.client(&asked.asking);
     let until = Instant::now() + LONGEST;
-    let mut ha = client.upgrade()?;
+    let mut ha = client.upgrade(asked.stand_in)?;
     let upgrade = loop {
         match outcome(&ha) {
             Some(upgrade) => break upgrade.clone(),

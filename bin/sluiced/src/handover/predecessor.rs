@@ -1,5 +1,6 @@
 //! The director that hands over.
 
+use super::stand_in::StandIn;
 use super::{Channel, Offer, Successor, ToPredecessor, ToSuccessor, VARIABLE, monotonic_ns};
 use crate::daemon::{Daemon, notify};
 use crate::kept::{self, Kept, SessionExport, Which};
@@ -35,13 +36,28 @@ pub(crate) struct Upgrades {
     pub last: Option<HaUpgrade>,
     /// The one before, until it has ended.
     pub before: Option<super::successor::Before>,
+    /// Where this process waits, if it only stands in.
+    pub(super) stand_in: Option<StandIn>,
     /// What is asked meanwhile and changes something.
     pub waiting: Vec<Call>,
 }
 
+/// Who is to follow this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Follower {
+    /// A director as this one is.
+    Successor,
+    /// One that stands in for the director that systemd is about to start.
+    StandIn,
+}
+
 /// A new process that is not up.
 struct Attempt {
-    child: Child,
+    /// Its id.
+    pid: u32,
+    /// It, if this one has started it.
+    child: Option<Child>,
+    follower: Follower,
     channel: Channel,
     until: Instant,
     ports: Vec<Given>,
@@ -49,6 +65,14 @@ struct Attempt {
     place: Which,
     /// Exports the sessions to it, if it cannot read them.
     export: SessionExport,
+}
+
+/// What goes to a process that is to follow, and what stays for it here.
+struct Prepared {
+    offer: Offer,
+    fds: Vec<OwnedFd>,
+    export: SessionExport,
+    place: Which,
 }
 
 impl Upgrades {
@@ -60,7 +84,8 @@ impl Upgrades {
     /// Readable when the other process has something to say, or has ended.
     pub fn fd(&self) -> Option<BorrowedFd<'_>> {
         let attempt = self.attempt.as_ref().map(|attempt| attempt.channel.as_fd());
-        attempt.or(self.before.as_ref().map(AsFd::as_fd))
+        let before = self.before.as_ref().map(AsFd::as_fd);
+        attempt.or(before).or(self.stand_in.as_ref().map(AsFd::as_fd))
     }
 
     /// Whether the process before has not ended: what it holds is not this one's yet.
@@ -75,25 +100,9 @@ impl Upgrades {
         }
     }
 
-    /// The channel to a process that has taken over, which is to be closed when all that this one
-    /// holds is free: that tells it.
-    pub fn take_channel(&mut self) -> Option<Channel> {
-        self.attempt.take().map(|attempt| attempt.channel)
-    }
-}
-
-impl Daemon {
-    /// Starts a new process that is to take over. What comes of it is told by events and by
-    /// `GET /v1/ha`.
-    pub fn upgrade(&mut self, by: Option<Author>) {
-        if self.upgrades.attempt.is_some() || self.upgrades.waits() {
-            warn!("an upgrade is under way already");
-            return;
-        }
-        let reason = "a new process is started, which is to take over".to_owned();
-        info!("{reason}");
-        self.operator.server.note_all([Event { author: by, ..Event::new(EventKind::Ha, reason) }]);
-        self.upgrades.last = Some(HaUpgrade {
+    /// An attempt begins.
+    fn begins(&mut self) {
+        self.last = Some(HaUpgrade {
             state: HaUpgradeState::Running,
             at_unix_s: unix_s(),
             pid: 0,
@@ -104,10 +113,66 @@ impl Daemon {
             reopened: Vec::new(),
             why: None,
         });
-        match self.start_successor() {
+    }
+
+    /// The channel to a process that has taken over, which is to be closed when all that this one
+    /// holds is free: that tells it. No other one is to come.
+    pub fn take_channel(&mut self) -> Option<Channel> {
+        self.stand_in = None;
+        self.attempt.take().map(|attempt| attempt.channel)
+    }
+}
+
+impl Daemon {
+    /// Starts a new process that is to take over. What comes of it is told by events and by
+    /// `GET /v1/ha`.
+    pub fn upgrade(&mut self, by: Option<Author>, follower: Follower) {
+        if self.upgrades.attempt.is_some() || self.upgrades.waits() {
+            warn!("an upgrade is under way already");
+            return;
+        }
+        let reason = match follower {
+            Follower::Successor => "a new process is started, which is to take over",
+            Follower::StandIn => "a process is started that stands in during a restart",
+        };
+        info!("{reason}");
+        let event = Event { author: by, ..Event::new(EventKind::Ha, reason.to_owned()) };
+        self.operator.server.note_all([event]);
+        self.upgrades.begins();
+        let attempt = match self.upgrades.stand_in {
+            None => self.start_successor(follower),
+            Some(_) => Err("this process only stands in for one that systemd starts".to_owned()),
+        };
+        self.attempted(attempt);
+    }
+
+    /// Hands over to a process that has come by itself, if this one stands in; or stops, if none
+    /// has come for too long: whether that is so.
+    fn follow_stand_in(&mut self) -> bool {
+        let waits = self.upgrades.waits() || self.upgrades.attempt.is_some();
+        let Some(stand_in) = self.upgrades.stand_in.as_mut().filter(|_| !waits) else {
+            return false;
+        };
+        let Some((channel, pid)) = stand_in.accept() else {
+            let over = stand_in.is_over();
+            if over {
+                error!("this process stood in during a restart, and none has come to take over");
+            }
+            return over;
+        };
+        info!(pid, "a process has come to take over");
+        self.upgrades.begins();
+        let peer = (pid, None, Follower::Successor);
+        let attempt = self.prepare(false).and_then(|ready| self.attempt(ready, channel, peer));
+        self.attempted(attempt);
+        false
+    }
+
+    fn attempted(&mut self, attempt: Result<Attempt, String>) {
+        match attempt {
             Ok(attempt) => {
                 if let Some(last) = &mut self.upgrades.last {
-                    last.pid = attempt.child.id();
+                    last.pid = attempt.pid;
                 }
                 self.upgrades.attempt = Some(attempt);
             }
@@ -115,20 +180,14 @@ impl Daemon {
         }
     }
 
-    fn start_successor(&self) -> Result<Attempt, String> {
-        let Some(kept) = &self.dataplane.kept else {
-            return Err(
-                "sessions are not kept (keep_sessions, or no room for them), so that they \
-                        cannot be handed over: restart instead"
-                    .to_owned(),
-            );
-        };
+    /// This process is to stop: what it has started is not to take over any more.
+    pub fn stop_upgrade(&mut self) {
+        self.give_up("the director was stopped".to_owned());
+    }
+
+    fn start_successor(&self, follower: Follower) -> Result<Attempt, String> {
         let program = program()?;
-        let (offer, mut fds) = self.offer(kept)?;
-        let plans = Plans::new(&self.dataplane.plan, &self.published());
-        let export = SessionExport::start(kept, plans);
-        let (export, descriptor) = export.map_err(|error| format!("no thread: {error}"))?;
-        fds.push(descriptor);
+        let prepared = self.prepare(follower == Follower::StandIn)?;
         let (own, other) = UnixStream::pair().map_err(|error| format!("no channel: {error}"))?;
         let mut command = Command::new(&program);
         command.arg("--config").arg(&self.configured.file);
@@ -137,17 +196,48 @@ impl Daemon {
             command.args(["--log-format", word]);
         }
         command.env(VARIABLE, std::process::id().to_string());
+        if follower == Follower::StandIn {
+            // It is none of systemd's, which would refuse each word of it, and log that.
+            command.env_remove("NOTIFY_SOCKET").env_remove("WATCHDOG_USEC");
+        }
         command.stdin(Stdio::from(OwnedFd::from(other)));
         sluice_dpdk::close_on_exec();
         let child = command.spawn().map_err(|error| format!("{}: {error}", program.display()))?;
         drop(command);
-        let (channel, ports) = (Channel::from(own), offer.ports.clone());
+        self.attempt(prepared, Channel::from(own), (child.id(), Some(child), follower))
+    }
+
+    /// What is offered to a process that is to follow this one.
+    fn prepare(&self, stand_in: bool) -> Result<Prepared, String> {
+        let Some(kept) = &self.dataplane.kept else {
+            return Err(
+                "sessions are not kept (keep_sessions, or no room for them), so that they \
+                        cannot be handed over: restart instead"
+                    .to_owned(),
+            );
+        };
+        let (offer, mut fds) = self.offer(kept)?;
+        let plans = Plans::new(&self.dataplane.plan, &self.published());
+        let export = SessionExport::start(kept, plans);
+        let (export, descriptor) = export.map_err(|error| format!("no thread: {error}"))?;
+        fds.push(descriptor);
         let place = match kept.which() {
             Which::First => Which::Second,
             Which::Second => Which::First,
         };
-        let until = Instant::now() + READY_WITHIN;
-        let attempt = Attempt { child, channel, until, ports, place, export };
+        Ok(Prepared { offer: Offer { stand_in, ..offer }, fds, export, place })
+    }
+
+    /// Offers it.
+    fn attempt(
+        &self,
+        prepared: Prepared,
+        channel: Channel,
+        (pid, child, follower): (u32, Option<Child>, Follower),
+    ) -> Result<Attempt, String> {
+        let Prepared { offer, fds, export, place } = prepared;
+        let (ports, until) = (offer.ports.clone(), Instant::now() + READY_WITHIN);
+        let attempt = Attempt { pid, child, follower, channel, until, ports, place, export };
         // One that has ended already says why below.
         let sent = attempt.channel.send(&ToSuccessor::Offer(Box::new(offer)), &fds);
         // The end of the new process is to be seen by the exporting thread.
@@ -179,12 +269,22 @@ impl Daemon {
             draining: self.kernel.addresses.is_draining(),
             transitions: self.kernel.addresses.transitions(),
             synchronised: sync.is_some_and(|sync| sync.is_synchronised()),
+            stand_in: false,
         };
         Ok((offer, fds))
     }
 
-    /// Follows an attempt. Whether another process has taken over: this one is to end.
-    pub fn follow_upgrade(&mut self) -> bool {
+    /// Follows handovers from and to this process. Whether it is to end.
+    pub fn follow_handovers(&mut self) -> bool {
+        if self.follow_upgrade() {
+            return true;
+        }
+        self.follow_former();
+        self.follow_stand_in()
+    }
+
+    /// Follows an attempt. Whether another process has taken over.
+    fn follow_upgrade(&mut self) -> bool {
         let Some(attempt) = &self.upgrades.attempt else { return false };
         if !is_readable(attempt.channel.as_fd()) {
             if Instant::now() >= attempt.until {
@@ -193,7 +293,14 @@ impl Daemon {
             return false;
         }
         match attempt.channel.receive(MESSAGE) {
-            Ok((ToPredecessor::Ready { wants }, _)) => self.hand_over(&wants),
+            Ok((ToPredecessor::Ready { wants, stands_in }, _)) => {
+                // Systemd could not start another one beside it.
+                if attempt.follower == Follower::StandIn && !stands_in {
+                    self.give_up("it is of a version that cannot stand in".to_owned());
+                    return false;
+                }
+                self.hand_over(&wants)
+            }
             Ok((ToPredecessor::Failed { why }, _)) => {
                 self.give_up(why);
                 false
@@ -229,8 +336,11 @@ impl Daemon {
         });
         match outcome {
             Ok(()) => {
-                info!(pid = attempt.child.id(), "another process has taken over");
-                notify(&[NotifyState::MainPid(attempt.child.id())]);
+                info!(pid = attempt.pid, "another process has taken over");
+                // Whom systemd starts it knows, and one that stands in is none of its.
+                if attempt.follower == Follower::Successor && attempt.child.is_some() {
+                    notify(&[NotifyState::MainPid(attempt.pid)]);
+                }
                 true
             }
             Err(why) => {
@@ -266,11 +376,14 @@ impl Daemon {
 
     /// Ends a new process and removes what it left. Gives why, with how it ended by itself.
     fn end_attempt(&self, attempt: Attempt, why: String) -> String {
-        let Attempt { mut child, channel, place, export, .. } = attempt;
+        let Attempt { child, channel, place, export, .. } = attempt;
+        // One that this process has not started ends when it hears nothing more.
         drop((channel, export));
-        let _ = child.kill();
-        // It ends at once: it was killed.
-        let _ = child.wait();
+        if let Some(mut child) = child {
+            let _ = child.kill();
+            // It ends at once: it was killed.
+            let _ = child.wait();
+        }
         let director = &self.configured.config.director;
         kept::clear(&director.state_dir, place);
         // It may have been killed.

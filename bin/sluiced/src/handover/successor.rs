@@ -1,6 +1,7 @@
 //! The director that takes over.
 
 use super::predecessor::is_readable;
+use super::stand_in::StandIn;
 use super::{Channel, Offer, ToPredecessor, ToSuccessor, VARIABLE, monotonic_ns};
 use crate::crew::Crew;
 use crate::daemon::{Daemon, notify};
@@ -172,7 +173,14 @@ impl Successor {
         daemon.keep_neighbours();
         let plans = Plans::new(&daemon.dataplane.plan, &daemon.published());
         self.sessions.catch_up(&daemon.dataplane.crew, &plans).map_err(system(COPY))?;
-        let ready = ToPredecessor::Ready { wants: self.wants.clone() };
+        let stands_in = self.offer.stand_in;
+        if stands_in {
+            // Who comes before this one forwards waits there.
+            let socket = &daemon.configured.config.director.control_socket;
+            let stand_in = StandIn::begin(socket).map_err(system("wait for a successor"))?;
+            daemon.upgrades.stand_in = Some(stand_in);
+        }
+        let ready = ToPredecessor::Ready { wants: self.wants.clone(), stands_in };
         self.channel.send(&ready, &[]).map_err(system(what))?;
         let (said, _) = self.channel.receive(PATIENCE).map_err(system(what))?;
         let ToSuccessor::Released { since_ns, left } = said else {

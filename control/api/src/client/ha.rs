@@ -35,12 +35,14 @@ impl Client {
         serde_json::from_str(&text).map_err(|error| self.strange(error))
     }
 
-    /// Has a new process of the director take over. Answered when it is being started.
+    /// Has a new process of the director take over, or stand in for the one that the service
+    /// manager is about to start. Answered when it is being started.
     ///
     /// # Errors
     /// See [`Self::text`].
-    pub fn upgrade(&self) -> Result<Ha, ApiError> {
-        let text = self.make(Request::post("/v1/ha/upgrade"), String::new())?;
+    pub fn upgrade(&self, stand_in: bool) -> Result<Ha, ApiError> {
+        let path = if stand_in { "/v1/ha/upgrade?stand_in=true" } else { "/v1/ha/upgrade" };
+        let text = self.make(Request::post(path), String::new())?;
         serde_json::from_str(&text).map_err(|error| self.strange(error))
     }
 }

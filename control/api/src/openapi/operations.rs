@@ -71,6 +71,11 @@ const FORCE: Parameter = parameter(
     "Allow services on ports on which the director's machine itself listens.",
     yes_or_no,
 );
+const STAND_IN: Parameter = parameter(
+    ("stand_in", "query"),
+    "Have it stand in only until the service manager has started another: during a restart.",
+    yes_or_no,
+);
 const KEY: Parameter = parameter(
     ("Idempotency-Key", "header"),
     "Chosen by the client for this request: a repetition with it gets the first answer.",
@@ -233,7 +238,7 @@ fn shown() -> Vec<Operation> {
         Operation {
             method: "post",
             role: "operate",
-            parameters: &[KEY],
+            parameters: &[STAND_IN, KEY],
             ..read("/v1/ha/upgrade", "upgrade", "Has a new process take over", of::<Ha>)
         },
         Operation {

@@ -11,11 +11,12 @@ use axum::routing::{get, post};
 use axum::{Extension, Json, Router, middleware};
 use serde::de::DeserializeOwned;
 
-use super::{Answer, Asked, Desk, no_parameters};
+use super::{Answer, Asked, Desk, no_parameters, pairs};
 use crate::access::Caller;
 use crate::call::Call;
 use crate::model::{Ha, HaDrain, HaNotify};
 use crate::problem::Problem;
+use crate::query::WrongValue;
 use crate::repeat;
 
 /// Largest body of a request, in bytes.
@@ -45,8 +46,15 @@ async fn upgrade(
     Extension(caller): Extension<Caller>,
     RawQuery(query): RawQuery,
 ) -> Answer<Ha> {
-    no_parameters(query.as_deref())?;
-    desk.ask(|reply| Call::Upgrade { by: caller.author, reply }).await.map(Json)
+    let mut stand_in = false;
+    for (parameter, value) in pairs(query.as_deref()) {
+        if parameter != "stand_in" {
+            return Err(Problem::unknown_parameter(&parameter, &["stand_in"]));
+        }
+        let wrong = || WrongValue::one_of(&value, &["true", "false"]);
+        stand_in = value.parse().map_err(|_| Problem::wrong_value(&parameter, wrong()))?;
+    }
+    desk.ask(|reply| Call::Upgrade { stand_in, by: caller.author, reply }).await.map(Json)
 }
 
 async fn drain(
