@@ -12,6 +12,7 @@
 use super::Path;
 use super::open::TEMPLATE;
 use super::parse::Parse;
+use super::snat::HOLDS;
 use super::table::Table;
 use crate::family::Family;
 use crate::plan::{Plan, RealId};
@@ -202,7 +203,7 @@ pub(super) fn portable<F: Family>(
     Some(Portable {
         protocol: session.protocol(),
         state: session.state as u8,
-        closing: session.closing,
+        closing: session.closing & !HOLDS,
         client: F::to_ip(session.client),
         client_port: if template { 0 } else { session.client_port },
         virtual_port: session.virtual_port,

@@ -10,6 +10,7 @@
 
 use super::burst::Lane;
 use super::parse::{Parse, Refused};
+use super::snat::HOLDS;
 use super::sweep::expired;
 use super::table::Table;
 use super::turn::{Outcome, Turn};
@@ -108,6 +109,7 @@ pub(super) fn open_from_inside<F: Parse>(
         local: template.local,
         local_port: template.local_port,
         state,
+        closing: HOLDS,
         seen_ms: now.low(),
         client_hop: HopId::NONE.0,
         hop_generation: fib.generation(),
@@ -208,10 +210,11 @@ fn open_anew(shared: &mut Shared, turn: Turn<'_>, session: &mut Core, segment: S
     {
         return false;
     }
-    // The mapping that it holds stays.
     shared.ended(turn.view.plan, session);
     shared.statistics.counters.closed += u64::from(session.state != State::Ended);
-    (session.state, session.closing, session.fin) = (State::SynRecv, 0, 0);
+    // The mapping that it holds stays.
+    let holds = session.closing & HOLDS;
+    (session.state, session.closing, session.fin) = (State::SynRecv, holds, 0);
     session.client_hop = HopId::NONE.0;
     track::begin_outside(session, segment);
     shared.began(turn.view.plan, session);

@@ -11,6 +11,7 @@ use super::open::TEMPLATE;
 use super::owners::Owners;
 use super::parse::Parse;
 use super::restore::home_of;
+use super::snat::HOLDS;
 use super::sweep::timed_out;
 use super::table::Table;
 use super::{Path, Shared, others, restore, sweep};
@@ -161,7 +162,7 @@ impl<'a> Importer<'a> {
             virtual_port: told.virtual_port,
             fin: told.fin,
             state,
-            closing: told.closing,
+            closing: told.closing & !HOLDS,
             seen_ms: told.idle_ms,
             client_hop: HopId::NONE.0,
             seen: told.seen,
@@ -252,7 +253,8 @@ fn take<F: Parse, G: Parse>(
         if same && !import.ended && state == session.state {
             let known = table.sessions.at_mut(id);
             (known.seen_ms, known.seen) = (session.seen_ms, session.seen);
-            (known.closing, known.fin) = (session.closing, session.fin);
+            let holds = known.closing & HOLDS;
+            (known.closing, known.fin) = (session.closing | holds, session.fin);
             let known = table.sessions.slab().at(id);
             table.changes.is_known(id, known);
             return all.newer += 1;

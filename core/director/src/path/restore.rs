@@ -16,7 +16,7 @@ use super::import::is_same;
 use super::open::TEMPLATE;
 use super::owners::Owners;
 use super::parse::Parse;
-use super::snat::mapping_of;
+use super::snat::{HOLDS, mapping_of};
 use super::sweep::timed_out;
 use super::table::Table;
 use super::{Path, Shared, others, snat, sweep};
@@ -429,6 +429,7 @@ pub(super) fn restored<F: Parse>(
     mut session: SessionOf<F>,
 ) -> Option<u32> {
     let template = session.state == State::Template;
+    session.closing &= !HOLDS;
     let real = F::side(plan).real(session.real()).filter(|real| real.is_known())?;
     let has_remote = real.forwarding.has_remote();
     // A mapping that it shares takes a place too.
@@ -450,6 +451,7 @@ pub(super) fn restored<F: Parse>(
     }
     others::mix::<F>(shared, plan, &session);
     let mapping = if has_remote { restored_mapping(table, shared, plan, &session)? } else { None };
+    session.closing |= if mapping.is_some() { HOLDS } else { 0 };
     let inserted = table.sessions.insert(plan, session);
     if let Some(mapping) = mapping {
         snat::hold_mapping(table, shared, plan, mapping, inserted.is_ok());

@@ -22,6 +22,13 @@ use crate::time::Time;
 use crate::track;
 use std::net::IpAddr;
 
+/// Bit of `Session::closing`: the session is one of the holders of its endpoint's template. Another
+/// may have the same endpoint outside without being one: a session of a rule that shares nothing,
+/// or opened before a reload. The bit is of this table alone, neither told nor restored: who takes
+/// a session up decides anew. So a program that does not know it may read these slots, and the
+/// other way round.
+pub(super) const HOLDS: u8 = 0x40;
+
 /// A packet that is to nobody here: one of a host inside to the outside, if a rule says so.
 pub(super) fn open_outside<F: Parse>(
     table: &mut Table<F>,
@@ -148,6 +155,7 @@ fn map<F: Parse>(
         shared.admission.remember_one();
         template = Some(Flow::new(id, Direction::Inbound));
     }
+    session.closing = if template.is_some() { HOLDS } else { 0 };
     let inserted = table.sessions.insert(plan, session);
     if let Some(template) = template {
         hold_mapping(table, shared, plan, template, inserted.is_ok());
@@ -158,7 +166,7 @@ fn map<F: Parse>(
     Ok(Flow::new(id, Direction::Inbound))
 }
 
-/// One more session shares a template, or would have.
+/// One more session shares a template, or would have: one that has [`HOLDS`].
 pub(super) fn hold_mapping<F: Parse>(
     table: &mut Table<F>,
     shared: &mut Shared,
@@ -277,23 +285,18 @@ fn prefetch_map<F: Parse>(
     ask(Tuple { src: far, sport: far_port, dst, dport, protocol });
 }
 
-/// Lets go of the template of a session that has ended.
+/// Lets go of the template of a session that has ended, if it holds one.
 pub(super) fn let_go<F: Parse>(
     table: &mut Table<F>,
     shared: &mut Shared,
     plan: &Plan,
     ended: &SessionOf<F>,
 ) {
-    let real = F::side(plan).real(ended.real());
-    if ended.state == State::Template || real.is_none_or(|real| !real.forwarding.has_remote()) {
+    if ended.closing & HOLDS == 0 {
         return;
     }
     let Some(flow) = mapping(table, plan, ended) else { return };
     let template = table.sessions.at_mut(flow.id());
-    // A session of its own port (the rule has changed since) holds no template.
-    if (template.local, template.local_port) != (ended.local, ended.local_port) {
-        return;
-    }
     let holders = template.holders().saturating_sub(1);
     template.set_holders(holders);
     if template.holders() == 0 {

@@ -16,6 +16,7 @@ mod icmp;
 mod kill;
 pub(in crate::path) mod lab;
 mod life;
+mod mappings;
 mod modes;
 mod neighbours;
 mod owners;

@@ -447,6 +447,21 @@ fn mappings_of_source_nat_go_along() {
         let again: Vec<_> =
             (1..=5).map(|far| ask_outside(&field, &mut others, (700, far))).collect();
         assert_eq!(again, first, "{mapping:?}");
+        // What is told of them again changes nothing of what they hold here.
+        field.now.0 += 20_000;
+        for far in 1..=5 {
+            ask_outside(&field, &mut paths, (700, far));
+        }
+        paths[0].sweep_all(&field.plan, field.now);
+        let changes = told(&field, &mut paths);
+        assert!(changes.iter().all(|change| change.session.closing == 0), "{changes:?}");
+        let got = tell(&changes, &field, &field, &mut others);
+        assert_eq!(got, Imported { newer: 5, ..Imported::default() }, "{mapping:?}");
+        let shared = u32::from(mapping == Mapping::EndpointIndependent);
+        assert_eq!(others[0].templates(), shared, "{mapping:?}");
+        field.now.0 += 400_000;
+        others[0].sweep_all(&field.plan, field.now);
+        assert_eq!((live(&others), others[0].templates()), (0, 0), "{mapping:?}");
     }
 }
 
