@@ -179,14 +179,23 @@ end_to_end() {
     tests_of e2e -- "$@" "${matrix[@]}"
 }
 
-# What needs the optimised programs; it runs beside the rest, for it mostly links or waits.
-optimised() {
+# The programs that end-to-end tests run, and these tests. In `make test` they are what all else is
+# built from, not optimised but for the packet path, with overflow checks and debug assertions;
+# `make test-all` runs those that users get. `make demo` does, too.
+programs() {
+    local release=()
+    [ "$mode" != all ] || release=(--release)
+    cargo build "${rest[@]}" --lib --bins "${release[@]}" || return
+    cargo test "${rest[@]}" --test e2e --no-run
+}
+
+# What mostly waits runs beside the rest.
+beside_the_rest() {
     # It waits for processors that the rest keeps busy.
     limit_s=$((2 * limit_s))
-    beside release-build cargo build --release --locked \
-        -p sluiced -p sluice -p sluice-preload -p sluice-bench
-    beside instructions packaging/instructions.sh
     [ "$root" = false ] || beside end-to-end end_to_end --test-threads="$threads" --skip alone_
+    beside release-build cargo build --release --locked -p sluice-bench
+    beside instructions packaging/instructions.sh
 }
 
 root=false cases=24 unsafe=(-p sluice-table -p sluice-lanes)
@@ -201,9 +210,14 @@ if [ "$mode" = all ]; then
     export SLUICE_CLUSTERS=${SLUICE_CLUSTERS:-10000}
 fi
 if [ "$mode" != check ]; then
+    built=debug
+    [ "$mode" != all ] || built=release
+    section programs programs
+    SLUICE_BIN_DIR="$(realpath -m "${CARGO_TARGET_DIR:-target}/$built")"
+    export SLUICE_BIN_DIR
     # A process group of its own, so that it ends with this script.
     set -m
-    optimised </dev/null &
+    beside_the_rest </dev/null &
     set +m
     trap 'kill -TERM -- -$! 2>/dev/null' EXIT
     trap 'exit 130' INT TERM

@@ -258,7 +258,8 @@ fn unread(fixture: &mut Fixture) -> Result<(), LabError> {
     answers?;
     still?;
     let load = load?;
-    expect(load.bytes > 64 << 20, || format!("{} bytes went through", load.bytes))?;
+    // A director that waited for the reader would carry nothing at all.
+    expect(load.bytes > 8 << 20, || format!("{} bytes went through", load.bytes))?;
     places(fixture)
 }
 
