@@ -63,6 +63,7 @@ pub(super) fn open_towards_inside<F: Parse>(
 ) -> Result<Flow, Outcome> {
     let (parsed, frame) = (lane.parsed, lane.frame);
     let plan = turn.view.plan;
+    snat::note_mapping(table, shared, plan, (&parsed.tuple, frame), rule.1);
     if let Some(worker) =
         shared.next_stop_of_stranger::<F>(plan, Some(rule.0), &parsed.tuple, frame)
     {

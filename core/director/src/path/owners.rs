@@ -11,6 +11,11 @@
 //! only where it began and how far it came ([`Round`]). While a reload is in progress the workers'
 //! plans differ, and so may the ways: each step is counted, and after so many the packet is
 //! dropped ([`Reason::HandOffLoop`]).
+//!
+//! A new session of source NAT belongs to the worker that has the mapping of its inside endpoint:
+//! the one that a hash gives, until sessions are taken up from elsewhere, which lie at the worker
+//! of their pool port. From then on each worker that has the mapping notes itself in the round, and
+//! the way back ends there. It opens no session before: the packet may be of one at a later stop.
 
 use super::handoff::Bounds;
 use super::shared::Ports;
@@ -42,7 +47,12 @@ pub struct Round {
     /// Whether hairpinning has made it a packet from outside: another's with such a source was
     /// forged.
     hairpinned: bool,
+    /// The worker that has the mapping of its sender by source NAT, plus one; 0 if none is known.
+    opener: u16,
 }
+
+// It goes with every frame that is handed over.
+const _: () = assert!(size_of::<Round>() == 8);
 
 impl Round {
     /// The worker that received the frame.
@@ -116,6 +126,7 @@ impl Shared {
         self.scratch.rounds.clear();
         self.scratch.rounds.extend(rounds.iter().copied());
         (self.scratch.resumes, self.scratch.hairpinned) = Default::default();
+        self.scratch.opens = Default::default();
     }
 
     /// What a frame of the turn has behind it.
@@ -137,6 +148,7 @@ impl Shared {
             steps: round.steps.saturating_add(1),
             mid_stream: self.may_resume(frame),
             hairpinned: self.is_hairpinned(frame),
+            opener: self.opener(frame).map_or(0, |worker| worker + 1),
             ..round
         }
     }
@@ -161,6 +173,31 @@ impl Shared {
     /// Hairpinning has made a packet one from outside.
     pub(super) fn hairpin(&mut self, frame: u8) {
         self.scratch.hairpinned[usize::from(frame / 64)] |= 1 << (frame % 64);
+    }
+
+    /// Whether a packet asks this worker for its sender's mapping: on its way to all of them, while
+    /// sessions may be anywhere.
+    pub(super) fn asks_for_mapping(&self, frame: u8) -> bool {
+        self.scattered && u16::from(self.round(frame).steps) <= self.workers
+    }
+
+    /// This worker has the mapping of a packet's sender. Where several have one, since directors
+    /// that did not hear each other gave it one each, all choose the same: that of the worker that
+    /// would open the session without, or the first one's.
+    pub(super) fn has_mapping<F: Family>(&mut self, tuple: &Tuple<F::Addr>, frame: u8) {
+        let owner = self.owner(Owner::Endpoint, (general::<F>(tuple.src), tuple.sport));
+        let order = |worker: u16| (worker != owner, worker);
+        if self.opener(frame).is_none_or(|other| order(self.worker) < order(other)) {
+            self.scratch.opens[usize::from(frame / 64)] |= 1 << (frame % 64);
+        }
+    }
+
+    /// The worker that has the mapping of a packet's sender, as far as that is known.
+    fn opener(&self, frame: u8) -> Option<u16> {
+        if self.scratch.opens[usize::from(frame / 64)] >> (frame % 64) & 1 != 0 {
+            return Some(self.worker);
+        }
+        self.round(frame).opener.checked_sub(1)
     }
 
     /// Ends the rounds of frames that have no end.
@@ -191,7 +228,7 @@ impl Shared {
         let client = (general::<F>(tuple.src), tuple.sport);
         let last = owner.map_or(self.round(frame).home, |owner| self.owner(owner, client));
         if self.scattered && !opens {
-            return self.next_of_scattered(frame, Some(last));
+            return self.next_of_scattered((frame, true), Some(last));
         }
         let former = former_owners::<F>(plan, tuple).map(|owner| self.owner(owner, client));
         self.stop(frame, std::iter::once(last).chain(former), Some(last))
@@ -217,12 +254,15 @@ impl Shared {
         let rules = plan.snat_former.iter().filter_map(|id| plan.service(*id)?.snat.as_ref());
         let rules = rules.filter(|rule| rule.matches(tuple.protocol, src, dst));
         let outward = rules.map(|_| self.owner(Owner::Endpoint, from));
-        let last = rule.map(|_| self.owner(Owner::Endpoint, from));
+        let opener = || self.opener(frame).unwrap_or_else(|| self.owner(Owner::Endpoint, from));
+        let last = rule.map(|_| opener());
+        let pool = plan.pool_of(F::side(plan), tuple.dst);
         if self.scattered {
-            return self.next_of_scattered(frame, last);
+            // To a pool port it may have been handed over without a look, at first.
+            let looked = pool.is_none_or(|pool| !pool.hairpins);
+            return self.next_of_scattered((frame, looked), last);
         }
         // By hairpinning only: what answers to that port is elsewhere than who is asked.
-        let pool = plan.pool_of(F::side(plan), tuple.dst);
         let port = pool.and_then(|pool| pool.owner(tuple.dport, self.workers));
         self.stop(frame, port.into_iter().chain(answers).chain(gone).chain(outward), last)
     }
@@ -251,8 +291,10 @@ impl Shared {
 
     /// The next stop of a packet that found no session while sessions may be anywhere (see
     /// [`super::restore`]): every worker, once, and then the one that new sessions belong to.
-    pub(super) fn next_of_scattered(&self, frame: u8, last: Option<u16>) -> Option<u16> {
-        let asked = u16::from(self.round(frame).steps) + 1;
+    /// `looked` says that the worker which received it certainly has looked for one; else that is
+    /// asked last.
+    fn next_of_scattered(&self, (frame, looked): (u8, bool), last: Option<u16>) -> Option<u16> {
+        let asked = u16::from(self.round(frame).steps) + u16::from(looked);
         let next = if asked < self.workers { (self.worker + 1) % self.workers } else { last? };
         (next != self.worker).then_some(next)
     }

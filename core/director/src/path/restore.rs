@@ -25,7 +25,6 @@ use crate::family::{Family, Ipv4, Ipv6};
 use crate::fib::HopId;
 use crate::plan::{Names, Plan, Renamed};
 use crate::session::{CORE, Core, Flow, SessionOf, Sessions, State};
-use crate::spec::Mapping;
 use crate::time::Time;
 use std::mem::offset_of;
 use std::net::IpAddr;
@@ -472,8 +471,7 @@ fn restored_mapping<F: Parse>(
     session: &SessionOf<F>,
 ) -> Option<Option<Flow>> {
     let rule = plan.service(plan.service_of(session)?)?;
-    let shares = rule.snat.as_ref().is_some_and(|s| s.mapping == Mapping::EndpointIndependent);
-    if !shares {
+    if !snat::shares(rule) {
         return Some(None);
     }
     if let Some(flow) = snat::mapping(table, plan, session) {

@@ -46,6 +46,8 @@ pub(super) struct Scratch {
     pub resumes: [u64; BURST / 64],
     /// Frames of the turn that were made packets from outside by hairpinning.
     pub hairpinned: [u64; BURST / 64],
+    /// Those whose sender by source NAT has its mapping here.
+    pub opens: [u64; BURST / 64],
     /// What the port of this turn takes frames for.
     pub macs: OwnMacs,
     /// Frames that wait for their neighbour.
@@ -125,6 +127,7 @@ impl Shared {
                 rounds: ArrayVec::new(),
                 resumes: [0; BURST / 64],
                 hairpinned: [0; BURST / 64],
+                opens: [0; BURST / 64],
                 macs: OwnMacs::ANY,
                 waiting: ArrayVec::new(),
                 leaves_by: None,

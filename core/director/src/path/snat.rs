@@ -43,6 +43,9 @@ pub(super) fn open_outside<F: Parse>(
     let is = |verdict| Err(Outcome::Is(verdict));
     let rule = rule_for::<F>(plan, fib, tuple);
     let (id, frame) = (rule.map(|(id, _)| id), lane.frame);
+    if let Some((_, rule)) = rule {
+        note_mapping(table, shared, plan, (tuple, frame), rule);
+    }
     let elsewhere = shared.next_stop_of_stranger::<F>(plan, id, tuple, frame);
     if let Some(worker) = elsewhere {
         return is(Verdict::HandOff(worker));
@@ -52,6 +55,29 @@ pub(super) fn open_outside<F: Parse>(
         return is(Verdict::Kernel(Reason::NotOurs));
     };
     open_by_rule(table, lane, shared, turn, rule, refused)
+}
+
+/// Notes that this worker has the mapping that a packet's session would share.
+pub(super) fn note_mapping<F: Parse>(
+    table: &Table<F>,
+    shared: &mut Shared,
+    plan: &Plan,
+    (tuple, frame): (&Tuple<F::Addr>, u8),
+    rule: &Service,
+) {
+    if !shared.asks_for_mapping(frame) || !shares(rule) {
+        return;
+    }
+    let Tuple { src, sport, protocol, .. } = *tuple;
+    let own = Tuple { src, sport, protocol, ..Tuple::default() };
+    if table.sessions.find(plan, table.sessions.hash(&own), &own).is_some() {
+        shared.has_mapping::<F>(tuple, frame);
+    }
+}
+
+/// Whether the sessions of an inside endpoint by a rule share its mapping.
+pub(super) fn shares(rule: &Service) -> bool {
+    rule.snat.as_ref().is_some_and(|snat| snat.mapping == Mapping::EndpointIndependent)
 }
 
 /// Opens a session to the outside by a rule, if its first packet may do so.
@@ -132,7 +158,7 @@ fn map<F: Parse>(
     };
     let mut session: SessionOf<F> =
         Session { client: tuple.src, core, extra: F::towards(tuple.dst) };
-    let shares = rule.snat.as_ref().is_some_and(|s| s.mapping == Mapping::EndpointIndependent);
+    let shares = shares(rule);
     prefetch_map(table, shared, plan, tuple, (outside, rule));
     let mut template = if shares { mapping(table, plan, &session) } else { None };
     let (local, port) = match template {

@@ -70,7 +70,17 @@ pub fn walk(
     first: u16,
     frame: &mut MemFrame,
 ) -> Vec<(u16, Verdict)> {
-    let (mut at, mut way, mut rounds) = (first, Vec::new(), ArrayVec::<Round, 1>::new());
+    walk_on(fields, paths, (first, ArrayVec::new()), frame)
+}
+
+/// The same of one that has come to a worker so far.
+pub fn walk_on(
+    fields: &[&Field],
+    paths: &mut [Path],
+    (mut at, mut rounds): (u16, ArrayVec<Round, 1>),
+    frame: &mut MemFrame,
+) -> Vec<(u16, Verdict)> {
+    let mut way = Vec::new();
     while way.len() < 100 {
         let (field, path) = (fields[usize::from(at)], &mut paths[usize::from(at)]);
         let view = View { plan: &field.plan, fib: &field.fib };

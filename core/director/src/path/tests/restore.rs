@@ -366,9 +366,10 @@ fn mappings_of_source_nat_go_on() {
             assert_eq!(got, Restored { sessions: 5, ..Restored::default() }, "{mapping:?}");
             let again: Vec<_> = (1..=5).map(|far| ask(&after, &mut to.paths, far)).collect();
             assert_eq!(again, first, "{mapping:?} {was} {now} {way:?}");
-            if mapping == Mapping::EndpointIndependent && was == now {
-                let sixth = ask(&after, &mut to.paths, 6);
-                assert_eq!(sixth.0, first[0].0, "the mapping is there still");
+            // By whichever worker they come.
+            for far in (6..=9).filter(|_| mapping == Mapping::EndpointIndependent) {
+                let more = ask(&after, &mut to.paths, far);
+                assert_eq!(more.0, first[0].0, "the mapping is there still: {was} {now} {way:?}");
             }
         }
     }

@@ -1,6 +1,7 @@
 //! Sessions that one director tells go on in another: other ids, as many workers or not.
 
 mod associations;
+mod mappings;
 mod streams;
 mod tables;
 
