@@ -48,6 +48,21 @@ struct Worker {
     walked: u64,
 }
 
+/// The networks that sessions have come for. From the first one on all workers are to look for
+/// sessions at each other, also who gets none himself: these lie where they belong by their ports.
+#[derive(Default)]
+struct Begun(Vec<bool>);
+
+impl Begun {
+    /// Whether these are the first of a network.
+    fn begins(&mut self, network: usize, any: bool) -> bool {
+        if self.0.len() <= network {
+            self.0.resize(network + 1, false);
+        }
+        any && !std::mem::replace(&mut self.0[network], true)
+    }
+}
+
 /// One end of the protocol between the workers and the other directors.
 pub struct Link {
     sockets: Sockets,
@@ -60,6 +75,7 @@ pub struct Link {
     reals: Reals,
     plans: Plans,
     resolver: Resolver,
+    begun: Begun,
     imported: Imported,
     /// How many of them were unknown when the plan before came.
     unknown: u64,
@@ -105,6 +121,7 @@ impl Link {
             reals: Reals::of(&plans.whole),
             resolver: Resolver::new(&plans.whole),
             plans,
+            begun: Begun::default(),
             imported: Imported::default(),
             unknown: 0,
             pulls: Default::default(),
@@ -129,6 +146,8 @@ impl Link {
                 worker.batches.resize_with(plans.of_networks.len(), Imports::default);
             }
             self.plans = plans;
+            // One of them may be another network by the same number.
+            self.begun = Begun::default();
             // What peers told in vain before may be of a service that is there now.
             if std::mem::replace(&mut self.unknown, self.imported.unknown) != self.imported.unknown
             {
@@ -286,6 +305,16 @@ impl Link {
     }
 
     fn give_to_workers(&mut self) {
+        for (at, network) in (0..self.plans.of_networks.len()).zip((0..).map(NetworkId)) {
+            let waits = |worker: &Worker| worker.batches.get(at).is_some_and(|it| !it.is_empty());
+            if self.begun.begins(at, self.workers.iter().any(waits)) {
+                for worker in &mut self.workers {
+                    let (batch, reply) = (Imports::default(), self.replies.clone());
+                    worker.unanswered += 1;
+                    worker.inbox.send(Message::Import { network, batch, reply });
+                }
+            }
+        }
         for worker in &mut self.workers {
             for (network, waiting) in (0..).map(NetworkId).zip(&mut worker.batches) {
                 while !waiting.is_empty() && worker.unanswered < UNANSWERED {
@@ -392,4 +421,18 @@ impl Link {
 fn note(events: &EventLog, reason: String) {
     info!("{reason}");
     events.note(Event::new(EventKind::Ha, reason));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Begun;
+
+    /// All workers are told once for each network, with its first sessions and not before.
+    #[test]
+    fn a_network_begins_with_its_first_sessions() {
+        let mut begun = Begun::default();
+        let calls = [(2, false), (2, true), (2, true), (0, false), (0, true), (2, false)];
+        let begins = calls.map(|(network, any)| begun.begins(network, any));
+        assert_eq!(begins, [false, true, false, false, true, false]);
+    }
 }
