@@ -12,13 +12,15 @@ use sluice_director::spec::Mode;
 
 /// An address and a port.
 type End = (Addr, u16);
-/// A worker, a protocol and an endpoint inside.
-type Inside = (u16, u8, End);
-/// A worker, a protocol and an endpoint of a pool.
-type Outside = (u16, u8, End);
+/// A protocol and an endpoint inside.
+type Inside = (u8, End);
+/// A protocol and an endpoint of a pool.
+type Outside = (u8, End);
 
 #[derive(Clone, Debug)]
 struct Mapping {
+    /// Who has it: a worker.
+    worker: u16,
     outside: End,
     /// Sessions that hold it, also those that are over and not known to be gone.
     holders: Vec<u32>,
@@ -39,7 +41,7 @@ pub(crate) struct Mappings {
 
 fn inside(session: &Session) -> Inside {
     let Tuple { src, sport, protocol, .. } = session.inbound;
-    (session.worker, protocol, (src, sport))
+    (protocol, (src, sport))
 }
 
 impl Mappings {
@@ -49,8 +51,8 @@ impl Mappings {
     }
 
     fn add(&mut self, key: Inside, mapping: Mapping) {
-        let (worker, protocol, _) = key;
-        self.by_outside.insert((worker, protocol, mapping.outside), key);
+        let (protocol, worker) = (key.0, mapping.worker);
+        self.by_outside.insert((protocol, mapping.outside), key);
         *self.at.entry((worker, protocol, mapping.outside.0)).or_default() += 1;
         *self.counts.entry(worker).or_default() += 1;
         self.known.insert(key, mapping);
@@ -58,8 +60,8 @@ impl Mappings {
 
     fn remove(&mut self, key: Inside) -> Option<Mapping> {
         let mapping = self.known.remove(&key)?;
-        let (worker, protocol, _) = key;
-        let outside = (worker, protocol, mapping.outside);
+        let (protocol, worker) = (key.0, mapping.worker);
+        let outside = (protocol, mapping.outside);
         if self.by_outside.get(&outside) == Some(&key) {
             self.by_outside.remove(&outside);
         }
@@ -95,13 +97,13 @@ impl Mappings {
         let rule = scene.universe.services[session.service].rule.as_ref();
         let (Some(rule), Some(forward)) = (rule, session.forward) else { return Ok(()) };
         let (key, outside) = (inside(session), (forward.src, forward.sport));
-        let (worker, protocol, end) = key;
+        let (protocol, end) = key;
         let told = |(address, port): End| format!("{} port {port}", to_ip(address));
-        if let Some(other) = self.by_outside.get(&(worker, protocol, outside))
+        if let Some(other) = self.by_outside.get(&(protocol, outside))
             && *other != key
             && self.is_held(scene, sessions, (*other, id))
         {
-            let (whose, other) = (told(end), told(other.2));
+            let (whose, other) = (told(end), told(other.1));
             return Err(format!("{whose} gets {}, the outside endpoint of {other}", told(outside)));
         }
         self.outward[0] += 1;
@@ -122,7 +124,7 @@ impl Mappings {
                 mapping.holders.push(id);
                 self.outward[1] += 1;
             }
-            None => self.add(key, Mapping { outside, holders: vec![id] }),
+            None => self.add(key, Mapping { worker: session.worker, outside, holders: vec![id] }),
         }
         Ok(())
     }
@@ -153,7 +155,8 @@ impl Mappings {
     /// How the answer to a packet from inside would come if its sender's mapping is used.
     pub fn answer(&self, worker: u16, tuple: Tuple) -> Option<Tuple> {
         let Tuple { src, sport, dst, dport, protocol } = tuple;
-        let (local, port) = self.known.get(&(worker, protocol, (src, sport)))?.outside;
+        let mapping = self.known.get(&(protocol, (src, sport)));
+        let (local, port) = mapping.filter(|mapping| mapping.worker == worker)?.outside;
         Some(Tuple { src: dst, sport: dport, dst: local, dport: port, protocol })
     }
 }

@@ -174,11 +174,7 @@ impl World {
     /// A new flow from inside has the endpoint outside that others of its own have, and that no
     /// other endpoint has: those that its director must know.
     fn maps(&mut self, flow: usize) -> Result<(), String> {
-        // A known gap: what comes from another director lies at the worker that has its port, and
-        // new connections of its endpoint are opened by another one.
-        let single = |number| Director::workers(&self.recipe, number) == 1;
-        let shares = self.site.mapping == Some(Mapping::EndpointIndependent)
-            && (self.recipe.reuse || (0..self.places.len()).all(single));
+        let shares = self.site.mapping == Some(Mapping::EndpointIndependent);
         let service = |flow: &Flow| &self.site.services[flow.service];
         let of = |flow: &Flow| (service(flow).protocol, flow.client);
         if !shares || !service(&self.flows[flow]).is_outward() {
