@@ -4,13 +4,14 @@
 # schema, examples, alerts and a dashboard for Grafana; or removes them again.
 #   install.sh [--remove] DESTDIR PREFIX
 # Nothing is started, stopped or enabled. A machine without a configuration gets one to begin with;
-# one that is there stays, also when the rest is removed.
+# one that is there stays, also when the rest is removed. Programs are taken from SLUICE_BIN_DIR, if
+# that is set, else from target/release.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 remove=false
 if [ "${1-}" = --remove ]; then remove=true && shift; fi
 dest=${1-} prefix=${2:-/usr}
-programs=${CARGO_TARGET_DIR:-$here/../target}/release
+programs=${SLUICE_BIN_DIR:-${CARGO_TARGET_DIR:-$here/../target}/release}
 
 # It gets into units, where other characters mean something.
 if [[ ! $prefix =~ ^(/[A-Za-z0-9._+-]+)+$ ]]; then
