@@ -177,6 +177,7 @@ def pattern(text):
 def plots_are_read_by_keyboard_and_pointer(run):
     run.go("")
     plot = run.page.get_by_role("slider", name="Traffic")
+    expect(plot.locator("path.line").first).to_have_attribute("d", pattern("M.*L"))
     plot.focus()
     plot.press("ArrowLeft")
     plot.press("ArrowLeft")

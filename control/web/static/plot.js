@@ -175,7 +175,7 @@ export class Plot {
   }
 
   point(event) {
-    if (!this.data || !this.x) return;
+    if (!this.mark) return;
     const inner = this.width - EDGE.left - EDGE.right;
     const x = event.clientX - this.stage.getBoundingClientRect().left;
     const at = this.from + ((x - EDGE.left) / inner) * (this.to - this.from);
@@ -186,7 +186,8 @@ export class Plot {
   key(event) {
     if (event.key === "Escape") return this.drop();
     const step = KEYS[event.key];
-    if (step === undefined || !this.data || this.span[1] <= this.span[0]) return;
+    // Nothing is drawn before it has data and a width.
+    if (step === undefined || !this.mark || this.span[1] <= this.span[0]) return;
     event.preventDefault();
     const [first, last] = this.span;
     const now = this.cursor === null ? last - 1 : this.data.at.indexOf(this.cursor);

@@ -19,8 +19,11 @@ use crate::message::Message;
 use crate::negotiation::{Client, Refused, Server, Wish};
 use crate::socket::{self, Address};
 
-/// Time from a client's connection, or ours, to the end of the handshake.
+/// Time from a client's connection to the end of the handshake.
 const HANDSHAKE: Duration = Duration::from_secs(2);
+/// The same from ours: it costs nothing, and DPDK's server ends its process when a client leaves
+/// that it has not answered yet.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// Time between attempts of a client to connect.
 const RETRY: Duration = Duration::from_millis(250);
 /// Time between looks for connections that nobody holds any more.
@@ -347,7 +350,7 @@ impl Entry {
                     socket,
                     client: Client::new(wish),
                     shares: None,
-                    deadline: now + HANDSHAKE,
+                    deadline: now + PATIENCE,
                 }));
             }
             Err(error) => {
