@@ -4,7 +4,7 @@ from playwright.sync_api import expect
 
 # How long, in milliseconds, what should come about may take on a busy machine. A page that had to
 # wait for an answer asks less often: up to 15 seconds go by before it asks again.
-SLOW = 45_000
+SLOW = 90_000
 
 
 def start(playwright, *arguments):

@@ -122,6 +122,23 @@ def a_token_is_asked_for(run):
     must(run.options.read not in kept, f"the token is kept for longer than the tab: {kept}")
 
 
+def a_page_that_breaks_off_is_loaded_again(run):
+    refused = []
+
+    def refuse_once(route: Route):
+        if refused:
+            return route.continue_()
+        refused.append(route.request.url)
+        return route.abort()
+
+    run.page.route("**/assets/workers.js", refuse_once)
+    run.page.reload()
+    expect(run.page.get_by_text("did not come whole")).to_be_visible()
+    expect(run.page.get_by_role("heading", name="Overview", level=1)).to_be_visible()
+    must(len(refused) == 1, f"{refused}")
+    run.page.unroute_all(behavior="wait")
+
+
 def each_page_loads(run):
     for name, title in zip(PAGES, TITLES):
         run.go(name)
@@ -216,8 +233,19 @@ def names_are_never_markup(run):
     run.page.unroute_all(behavior="wait")
 
 
+def violations(run):
+    """What axe finds while the director answers: what is old is paler."""
+    fresh = run.page.locator("body:not(.stale)")
+    for _ in range(10):
+        expect(fresh).to_have_count(1)
+        found = Axe().run(run.page).response["violations"]
+        if fresh.count() == 1:
+            break
+    return found
+
+
 def no_violation(run, where):
-    found = Axe().run(run.page).response["violations"]
+    found = violations(run)
     # `region`: all text lies within landmarks. axe calls it moderate.
     bad = [it for it in found if it["impact"] in ("serious", "critical") or it["id"] == "region"]
     first = [(it["id"], it["nodes"][0]) for it in bad]
@@ -384,6 +412,7 @@ def a_director_that_went_away_is_waited_for(run):
 
 STEPS = [
     a_token_is_asked_for,
+    a_page_that_breaks_off_is_loaded_again,
     each_page_loads,
     figures_follow_the_traffic,
     a_spread_flow_is_told,
