@@ -12,8 +12,9 @@ use sluice_e2e::{Bed, Director, Driver, LabError};
 
 use crate::fixture::{Fixture, SOON, Setup, here, on, on_bed, on_every_setup};
 
-/// The bound: an idle director uses under 5 % of a core.
-const IDLE_PERCENT: f64 = 5.0;
+/// An idle director uses less of a core. An optimised one stays below 5 % (`make figures`), one
+/// that is not takes 5 to 6; a worker that does not sleep takes all.
+const IDLE_PERCENT: f64 = 15.0;
 
 on_every_setup!(sigterm_leaves_nothing, alone_idle_costs_little);
 
