@@ -52,8 +52,7 @@ impl StandIn {
         Ok(stand_in)
     }
 
-    /// The process that has come to take over, and its id. Sessions and sockets are nobody's but
-    /// this user's.
+    /// The process that has come to take over, and its id. One of another user gets nothing.
     pub fn accept(&mut self) -> Option<(Channel, u32)> {
         let (stream, _) = self.listener.accept().ok()?;
         let peer = socket_peercred(&stream).ok()?;

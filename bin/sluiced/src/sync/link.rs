@@ -48,8 +48,8 @@ struct Worker {
     walked: u64,
 }
 
-/// The networks that sessions have come for. From the first one on all workers are to look for
-/// sessions at each other, also who gets none himself: these lie where they belong by their ports.
+/// The networks that sessions have come for. From the first session on all workers are to look for
+/// sessions at each other, also those that get none: a session lies at the worker of its port.
 #[derive(Default)]
 struct Begun(Vec<bool>);
 
