@@ -189,11 +189,16 @@ programs() {
     cargo test "${rest[@]}" --test e2e --no-run
 }
 
+# End-to-end tests that keep processors busy themselves: a browser, a tester of APIs. Beside builds
+# they take ten times as long, so they run after these.
+busy=(dashboard:: api::openapi_)
+
 # What mostly waits runs beside the rest.
 beside_the_rest() {
     # It waits for processors that the rest keeps busy.
     limit_s=$((2 * limit_s))
-    [ "$root" = false ] || beside end-to-end end_to_end --test-threads="$threads" --skip alone_
+    [ "$root" = false ] || beside end-to-end end_to_end --test-threads="$threads" --skip alone_ \
+        "${busy[@]/#/--skip=}"
     beside release-build cargo build --release --locked -p sluice-bench
     beside instructions packaging/instructions.sh
 }
@@ -244,6 +249,7 @@ if [ "$mode" != check ]; then
     joined release-build instructions
     if [ "$root" = true ]; then
         joined end-to-end
+        section end-to-end-busy end_to_end --test-threads=2 "${busy[@]}"
         # Those that measure time or need the whole machine.
         section end-to-end-alone end_to_end --test-threads=1 alone_
     else

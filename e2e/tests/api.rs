@@ -280,7 +280,7 @@ fn openapi_holds_what_it_says() {
             .arg(&ca)
             .args(["-H", &header]);
         let mut running = Running::start("schemathesis", &mut command, &dir.join("tester.log"))?;
-        let ended = running.wait(Duration::from_secs(600))?;
+        let ended = running.wait(Duration::from_secs(1200))?;
         let said = running.log_tail(600);
         print!("{}", running.log_tail(25));
         expect(ended.success(), || format!("schemathesis is not content:\n{said}"))?;
