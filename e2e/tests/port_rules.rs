@@ -4,6 +4,10 @@
 //! There is no NIC here. DPDK's `net_failsafe` without a device below takes exact rules and keeps
 //! them for the device to come; `net_tap` counts nothing.
 
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
 use serde_json::Value;
 use sluice_e2e::error::expect;
 use sluice_e2e::recipe::EXTRA;
@@ -175,4 +179,26 @@ fn rules_of_a_dpdk_port_follow_the_configuration() {
             sluice_e2e::load::curl(&fixture.bed.client, &url).map(|_| ())
         },
     );
+}
+
+/// What each driver is asked for is recorded as dpdk-testpmd takes it: its parser understands each
+/// line, and `net_failsafe` without a device below has no objection.
+#[test]
+fn testpmd_understands_the_recorded_rules() {
+    let recorded = Path::new(env!("CARGO_MANIFEST_DIR")).join("../core/rules/recorded");
+    let mut all = 0;
+    for file in fs::read_dir(recorded).expect("the recorded rules") {
+        let path = file.expect("a file").path();
+        let text = fs::read_to_string(&path).expect("its text");
+        let wanted = text.lines().filter(|line| line.starts_with("flow validate ")).count();
+        let mut testpmd = Command::new("timeout");
+        testpmd.args(["60", "dpdk-testpmd", "--no-huge", "-m", "128", "--no-pci", "--no-shconf"]);
+        testpmd.args(["--lcores", "0@0,1@0", "--vdev=net_failsafe0,exec(true)", "--", "-i"]);
+        testpmd.args(["--rxq=2", "--txq=2", "--total-num-mbufs=2048", "--cmdline-file"]);
+        let ran = sluice_e2e::process::run(testpmd.arg(&path)).expect("dpdk-testpmd");
+        let found = ran.stdout.lines().filter(|line| line.contains("Flow rule validated")).count();
+        assert_eq!(found, wanted, "{}: {}{}", path.display(), ran.stdout, ran.stderr);
+        all += wanted;
+    }
+    assert!(all > 10, "only {all} rules are recorded");
 }

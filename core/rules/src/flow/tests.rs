@@ -5,6 +5,8 @@ use crate::limits::{Capability, FieldSets};
 use crate::matches::{EndpointMatch, LocalMatch, Matches, SnatMatch, VxlanMatch};
 use crate::rule::rules_of;
 
+mod recorded;
+
 fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
 }
