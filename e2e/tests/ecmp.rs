@@ -111,7 +111,7 @@ fn alone_connections_go_on_with_sessions_told_by_multicast() {
 
 fn told_by_multicast(name: &str, family: Family) {
     on_ecmp(name, (3, Speaker::Bird, Sync::Group(family)), |bed| {
-        let held = held(bed, 12)?;
+        let held = held(bed, 20)?;
         let datagrams = bed.nodes[0].director()?.ask("ha")?["sync"]["datagrams"].clone();
         let of = |what: &str| datagrams[what].as_u64().unwrap_or(0);
         expect(of("to_group") > 0 && of("lost") == 0, || datagrams.to_string())?;
