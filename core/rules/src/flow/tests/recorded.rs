@@ -1,5 +1,5 @@
-//! What each driver is asked for, recorded under `recorded/` in the words of dpdk-testpmd, so that it
-//! can be tried on a card. `UPDATE_RECORDED=1` writes it anew.
+//! What each driver is asked for, recorded under `recorded/` in the words of dpdk-testpmd, so that
+//! it can be tried on a card. `UPDATE_RECORDED=1` writes it anew.
 
 use std::fmt::Write as _;
 use std::net::{Ipv4Addr, Ipv6Addr};
