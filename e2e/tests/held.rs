@@ -1,5 +1,10 @@
 //! Connections of both families that last over an event: each must go on, and no kernel at either
 //! end may have seen a reset.
+//!
+//! They are to be held until the event is over. A connection that closes while the way stalls makes
+//! kernels send resets by themselves: where the client's last acknowledgement takes 300 ms, the
+//! server sends its FIN once more, the client acknowledges that as well, and the server no longer
+//! knows the connection (16 of 16 closes, without a director).
 
 use std::time::Duration;
 

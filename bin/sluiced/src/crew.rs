@@ -156,14 +156,25 @@ impl Crew {
     /// [`Former::scatters`]: sluice_director::path::Former::scatters
     pub fn restore(&self, network: NetworkId, batches: Vec<Batch>, scattered: bool) -> Restored {
         let (reply, answers) = channel();
-        for (member, batch) in self.members.iter().zip(batches) {
-            let reply = reply.clone();
-            member.inbox.send(Message::Restore { network, batch, scattered, reply });
-        }
+        self.give(network, batches, scattered, &reply);
         drop(reply);
         let mut all = Restored::default();
         answers.iter().for_each(|one| all += one);
         all
+    }
+
+    /// As [`Self::restore`], without waiting: each worker replies once it has taken up its batch.
+    pub fn give(
+        &self,
+        network: NetworkId,
+        batches: Vec<Batch>,
+        scattered: bool,
+        reply: &Sender<Restored>,
+    ) {
+        for (member, batch) in self.members.iter().zip(batches) {
+            let reply = reply.clone();
+            member.inbox.send(Message::Restore { network, batch, scattered, reply });
+        }
     }
 
     /// How many workers there are.

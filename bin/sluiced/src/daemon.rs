@@ -5,20 +5,20 @@
 
 use crate::announce::Announcer;
 use crate::capture::CapturePoints;
-use crate::crew::{Crew, Tables};
+use crate::crew::Crew;
 use crate::errors::{Error, system};
 use crate::ha::Addresses;
 use crate::handover::{Channel, Follower, Successor, Upgrades};
 use crate::health::{self, Health};
-use crate::kept::{FormerSessions, Kept, RunningSessions};
+use crate::kept::Kept;
 use crate::log::Log;
 use crate::meter::Samples;
 use crate::networks::Networks;
-use crate::ports::{self, Ports};
+use crate::ports::Ports;
 use crate::prober::Prober;
 use crate::signals::Signals;
 use crate::sync::{Plans, Synchroniser};
-use crate::{change, counter_log, ipvs, news, report, steering, wiring};
+use crate::{change, counter_log, ipvs, news, report, start, steering};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use sd_notify::NotifyState;
 use sluice_api::{Call, Network, Options, Prepared, Server, group_id, model};
@@ -132,13 +132,13 @@ pub fn run(
     let prepared = from.is_none().then(prepare).transpose()?;
     change::tell_notes(&mut desired, &server);
     let mirror = Mirror::open()?;
-    let queues = |port: &_| ports::queues(port, mirror.state(), config.workers() as u16);
-    let eal = Eal::init(&wiring::eal(&config, queues))?;
+    let (eal, former) = start::eal(&config, &mirror, from.is_some())?;
     let plan = health.follow(&config, Arc::new(plan));
     let plan = from.iter().fold(plan, |plan, from| from.with_health(&health, plan));
     let networks = Networks::new(&config);
     let published = Arc::new(networks.revised(&plan));
-    let (crew, kept, seed) = start_crew(&config, &eal, (&plan, &published), from.as_mut())?;
+    let (crew, kept, seed) =
+        start::crew(&config, &eal, (&plan, &published), (former, from.as_mut()))?;
     let mut ports = Ports::new(&config, &eal, &crew);
     // Not while ports are opened, which tell their descriptors from others by when they appear.
     steering.map(std::thread::JoinHandle::join);
@@ -179,37 +179,6 @@ fn warn_of(loaded: &Loaded) {
     for warning in loaded.warnings.iter().cloned().chain(loaded.check_live()) {
         warn!("{warning}");
     }
-}
-
-/// Starts the workers, with the sessions of a director that ran before or runs still, and gives the
-/// secret of their session hash too.
-fn start_crew(
-    config: &Config,
-    eal: &Eal,
-    (plan, published): (&Arc<Plan>, &Arc<Published>),
-    from: Option<&mut Successor>,
-) -> Result<(Crew, Option<Kept>, u64), Error> {
-    let former = match &from {
-        None => FormerSessions::read(config),
-        Some(_) => None,
-    };
-    let running = from.as_ref().map(|from| from.sessions());
-    let seed = running.map(RunningSessions::seed);
-    let seed = seed.or(former.as_ref().map(FormerSessions::seed)).unwrap_or_else(Tables::new_seed);
-    let placed = running.map(RunningSessions::placed);
-    let placed = placed.or(former.as_ref().map(FormerSessions::placed));
-    let mut kept = Kept::prepare(config, plan, seed, (running, placed));
-    let crew = Crew::start(config, eal, published, &Tables { seed, kept: kept.as_ref() })?;
-    if let Some(kept) = &mut kept {
-        kept.begin(crew.zero_boot_ms());
-    }
-    if let Some(former) = former {
-        former.restore(&crew, published, seed);
-    }
-    if let Some(from) = from {
-        from.copy_sessions(&crew, kept.as_ref(), &Plans::new(plan, published))?;
-    }
-    Ok((crew, kept, seed))
 }
 
 impl Operator {

@@ -6,9 +6,9 @@
 //! Nothing is done at the end of the process, so it makes no difference how it ends: a restart, a
 //! crash and `kill -9` are one case.
 //!
-//! At the start all live slots are read into ordinary memory and the files go, before the workers
-//! make theirs: huge pages may be only enough for one set. A director that dies between these two
-//! moments loses its sessions.
+//! At the start all live slots are read into ordinary memory, while the environment layer starts;
+//! then the files go, before the workers make theirs: huge pages may be only enough for one set. A
+//! director that dies between these two moments loses its sessions.
 //!
 //! A director that hands over to another goes on meanwhile, so there are two places for two at once
 //! ([`Which`]). The later one's names count from the moment when it takes over, and say that they
@@ -29,7 +29,7 @@ mod tables;
 
 use crate::networks;
 pub use export::SessionExport;
-pub use former::FormerSessions;
+pub use former::{FormerReading, FormerSessions};
 use names::Head;
 use place::Place;
 pub use place::Which;

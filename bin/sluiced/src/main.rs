@@ -34,6 +34,7 @@ mod report;
 mod rules;
 mod signals;
 mod spreading;
+mod start;
 mod steering;
 mod sync;
 mod tunnels;

@@ -6,11 +6,14 @@ use super::place::{self, Place, Which};
 use crate::crew::Crew;
 use crate::sync::Plans;
 use sluice_config::Config;
-use sluice_director::path::{Batch, Former, Owners, Restored};
-use sluice_director::plan::{Names, Plan};
+use sluice_director::path::{Former, Owners, Restored};
+use sluice_director::plan::Plan;
 use sluice_worker::Published;
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::thread::JoinHandle;
 use tracing::{info, warn};
 
 /// The live slots of a director that ran before: of each of its networks, the default one first, a
@@ -20,25 +23,42 @@ pub struct FormerSessions {
     networks: Vec<Vec<[Vec<u8>; 2]>>,
 }
 
-impl FormerSessions {
-    /// Reads what a director with this configuration left, and removes it. `None` without such.
-    pub fn read(config: &Config) -> Option<Self> {
+/// The sessions that a director with the same configuration left, while they are read.
+pub struct FormerReading(JoinHandle<Option<FormerSessions>>);
+
+impl FormerReading {
+    /// Begins, in a thread of its own: it takes as long as the start of the environment layer,
+    /// which sleeps for a part of its time.
+    pub fn begin(config: &Config) -> io::Result<Self> {
+        let director = config.director.clone();
+        let read = move || match director.keep_sessions {
+            true => FormerSessions::read(&director.state_dir),
+            false => None,
+        };
+        std::thread::Builder::new().name("kept".to_owned()).spawn(read).map(Self)
+    }
+
+    /// Waits for them, and removes what they were read from. `None` without such.
+    pub fn end(self, config: &Config) -> Option<FormerSessions> {
+        let former = self.0.join().ok().flatten();
         place::purge();
-        let state_dir = &config.director.state_dir;
-        let former = head_of(state_dir).map(|head| {
-            let tables = |network| {
-                (0..head.workers).map(|worker| head.read_tables(worker, network)).collect()
-            };
-            let networks = (0..=head.networks.len()).map(tables).collect();
-            Self { head, networks }
-        });
         if let Some(former) = &former {
             place::remove(&former.head.slots);
         }
         for which in Which::BOTH {
-            Place::clear(state_dir, which);
+            Place::clear(&config.director.state_dir, which);
         }
-        former.filter(|_| config.director.keep_sessions)
+        former
+    }
+}
+
+impl FormerSessions {
+    fn read(state_dir: &Path) -> Option<Self> {
+        let head = head_of(state_dir)?;
+        let tables =
+            |network| (0..head.workers).map(|worker| head.read_tables(worker, network)).collect();
+        let networks = (0..=head.networks.len()).map(tables).collect();
+        Some(Self { head, networks })
     }
 
     /// How the sessions are placed.
@@ -51,40 +71,30 @@ impl FormerSessions {
         self.head.seed
     }
 
-    /// Gives the sessions to the workers. To be called before any packet comes.
+    /// Gives the sessions to the workers, each of which takes up a part while the next is sorted.
+    /// To be called before any packet comes.
     pub fn restore(self, crew: &Crew, published: &Published, seed: u64) -> Restored {
         let names = self.head.names();
-        let all_of = |tables: &[_], plan| self.restore_network(crew, plan, (&names, seed), tables);
-        let mut all = Restored::default();
         let parts = &Plans::parts(published);
+        let mut all = Restored::default();
+        let (reply, answers) = channel();
         for (at, tables) in self.networks.iter().enumerate() {
-            let plan = network_plan(&self.head, at, parts);
             // A network that is gone takes its sessions with it.
-            all += plan.map(|plan| all_of(tables, plan)).unwrap_or_default();
+            let Some(plan) = network_plan(&self.head, at, parts) else { continue };
+            let owners = Owners::new(seed, crew.size() as u16);
+            let shift_ms = self.head.zero_boot_ms.wrapping_sub(crew.zero_boot_ms()) as u32;
+            let former = Former::new(plan, &names, owners, (self.head.workers, shift_ms))
+                .scattered(self.head.scattered);
+            for (worker, [narrow, extended]) in (0..).zip(tables) {
+                all += former.sort(worker, [narrow, extended], |batches| {
+                    crew.give(plan.network, batches, former.scatters(), &reply);
+                });
+            }
         }
+        drop(reply);
+        answers.iter().for_each(|one| all += one);
         let Restored { sessions, expired, unknown, refused, damaged } = all;
         info!(sessions, expired, unknown, refused, damaged, "sessions go on from before");
-        all
-    }
-
-    /// Gives those of one network to the workers.
-    fn restore_network(
-        &self,
-        crew: &Crew,
-        plan: &Plan,
-        (names, seed): (&Names, u64),
-        tables: &[[Vec<u8>; 2]],
-    ) -> Restored {
-        let owners = Owners::new(seed, crew.size() as u16);
-        let shift_ms = self.head.zero_boot_ms.wrapping_sub(crew.zero_boot_ms()) as u32;
-        let former = Former::new(plan, names, owners, (self.head.workers, shift_ms))
-            .scattered(self.head.scattered);
-        let mut batches: Vec<Batch> = (0..crew.size()).map(|_| Batch::default()).collect();
-        let mut all = Restored::default();
-        for (worker, [narrow, extended]) in tables.iter().enumerate() {
-            all += former.sort(worker as u16, [narrow, extended], &mut batches);
-        }
-        all += crew.restore(plan.network, batches, former.scatters());
         all
     }
 }

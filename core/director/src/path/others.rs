@@ -63,7 +63,7 @@ pub(super) fn make_way<F: Family, G: Parse>(
     plan: &Plan,
     session: &SessionOf<F>,
 ) -> bool {
-    if !has_local::<F>(plan, session) {
+    if other.sessions.slab().live() == 0 || !has_local::<F>(plan, session) {
         return true;
     }
     let keys = Sessions::<F>::keys(plan, session);

@@ -12,6 +12,9 @@
 //!
 //! Nothing is restored of fragments, rates, path MTUs and elephants: they are learned anew.
 
+mod batch;
+
+use self::batch::Part;
 use super::import::is_same;
 use super::open::TEMPLATE;
 use super::owners::Owners;
@@ -28,7 +31,8 @@ use crate::session::{CORE, Core, Flow, SessionOf, Sessions, State};
 use crate::time::Time;
 use std::mem::offset_of;
 use std::net::IpAddr;
-use std::ops::AddAssign;
+
+pub use self::batch::{Batch, Restored};
 
 /// Changes with the meaning of what is in a slot: memory with another number is not read.
 pub const SLOT_LAYOUT: u32 = 1;
@@ -36,81 +40,11 @@ pub const SLOT_LAYOUT: u32 = 1;
 /// How far one director's clock may be ahead of another's on the same machine.
 const AHEAD_MS: u32 = 60_000;
 
-/// Sessions for one worker, by the ids of the present plan.
-#[derive(Clone, Debug, Default)]
-pub struct Batch {
-    narrow: Part<Ipv4>,
-    extended: Part<Ipv6>,
-    /// Whether they take the place of those with their endpoints.
-    replaces: bool,
-}
+/// Slots of a table that are sorted before what is in them is given. Those of tests have few.
+const PART_SLOTS: usize = if cfg!(test) { 16 } else { 1 << 15 };
 
-/// Those of one table.
-#[derive(Clone, Debug)]
-struct Part<F: Family> {
-    live: Vec<SessionOf<F>>,
-    /// Taken up before, and over.
-    gone: Vec<SessionOf<F>>,
-}
-
-impl<F: Family> Default for Part<F> {
-    fn default() -> Self {
-        Self { live: Vec::new(), gone: Vec::new() }
-    }
-}
-
-impl Batch {
-    /// An empty one, whose sessions will take the place of those with their endpoints.
-    pub fn replacing() -> Self {
-        Self { replaces: true, ..Self::default() }
-    }
-
-    /// Adds a session of the IPv4 table, or the end of one.
-    pub(super) fn add_narrow(&mut self, session: SessionOf<Ipv4>, gone: bool) {
-        self.narrow.of(gone).push(session);
-    }
-
-    /// Adds a session of the extended table, or the end of one.
-    pub(super) fn add_extended(&mut self, session: SessionOf<Ipv6>, gone: bool) {
-        self.extended.of(gone).push(session);
-    }
-
-    /// How many sessions and ends there are in it.
-    pub const fn len(&self) -> usize {
-        let Self { narrow, extended, .. } = self;
-        narrow.live.len() + narrow.gone.len() + extended.live.len() + extended.gone.len()
-    }
-
-    /// Whether it changes nothing.
-    pub const fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-}
-
-/// What became of sessions that were found in memory.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Restored {
-    /// Sessions that go on, and clients that stay bound to their real servers.
-    pub sessions: u64,
-    /// Not taken up: their time was over.
-    pub expired: u64,
-    /// Not taken up: the configuration has no such service, real server or local address now.
-    pub unknown: u64,
-    /// Not taken up: the table is full, or another session has their endpoints.
-    pub refused: u64,
-    /// Slots that hold nothing that a session could be.
-    pub damaged: u64,
-}
-
-impl AddAssign for Restored {
-    fn add_assign(&mut self, other: Self) {
-        self.sessions += other.sessions;
-        self.expired += other.expired;
-        self.unknown += other.unknown;
-        self.refused += other.refused;
-        self.damaged += other.damaged;
-    }
-}
+/// Sessions whose keys are asked for before they are looked for.
+const PREFETCHED: usize = 16;
 
 /// The director that ran before, as its sessions are to be read.
 #[derive(Clone, Debug)]
@@ -154,21 +88,39 @@ impl<'a> Former<'a> {
         self.scattered || self.workers.0 != self.workers.1
     }
 
-    /// Sorts the sessions of a worker's two tables, each as its slots lay in memory, into batches
-    /// by worker. Gives what is left out; `sessions` of it is 0.
-    pub fn sort(&self, worker: u16, [narrow, extended]: [&[u8]; 2], to: &mut [Batch]) -> Restored {
+    /// Sorts the sessions of a worker's two tables, each as its slots lay in memory, by worker. A
+    /// part after another is given as a batch for each: what is given can be taken up while the
+    /// rest is sorted. Gives what is left out; `sessions` of it is 0.
+    pub fn sort(
+        &self,
+        worker: u16,
+        [narrow, extended]: [&[u8]; 2],
+        mut give: impl FnMut(Vec<Batch>),
+    ) -> Restored {
         let mut left = Restored::default();
-        for session in self.read::<Ipv4>(narrow, &mut left) {
-            if let Some(batch) = to.get_mut(usize::from(self.worker_of::<Ipv4>(&session, worker))) {
-                batch.narrow.live.push(session);
-            }
+        for part in narrow.chunks(PART_SLOTS * size_of::<SessionOf<Ipv4>>()) {
+            let to = |batch: &mut Batch, session| batch.add_narrow(session, false);
+            give(self.sort_part::<Ipv4>((worker, part), &mut left, to));
         }
-        for session in self.read::<Ipv6>(extended, &mut left) {
-            if let Some(batch) = to.get_mut(usize::from(self.worker_of::<Ipv6>(&session, worker))) {
-                batch.extended.live.push(session);
-            }
+        for part in extended.chunks(PART_SLOTS * size_of::<SessionOf<Ipv6>>()) {
+            let to = |batch: &mut Batch, session| batch.add_extended(session, false);
+            give(self.sort_part::<Ipv6>((worker, part), &mut left, to));
         }
         left
+    }
+
+    fn sort_part<F: Family>(
+        &self,
+        (worker, slots): (u16, &[u8]),
+        left: &mut Restored,
+        add: impl Fn(&mut Batch, SessionOf<F>),
+    ) -> Vec<Batch> {
+        let mut batches = vec![Batch::default(); usize::from(self.workers.0)];
+        for session in self.read::<F>(slots, left) {
+            let home = usize::from(self.worker_of::<F>(&session, worker));
+            batches.get_mut(home).into_iter().for_each(|batch| add(batch, session));
+        }
+        batches
     }
 
     /// Sorts what has become of the sessions of a worker's two tables: of each table its slots as
@@ -308,12 +260,6 @@ pub(super) fn home_of<F: Family>(
     }
 }
 
-impl<F: Family> Part<F> {
-    const fn of(&mut self, gone: bool) -> &mut Vec<SessionOf<F>> {
-        if gone { &mut self.gone } else { &mut self.live }
-    }
-}
-
 /// Whether a slot holds what it held, but for the last packet and what follows from it. Most do,
 /// and all are looked at while no packet is forwarded.
 fn is_unchanged<F: Family>(was: &[u8], now: &[u8], slack_ms: u32) -> bool {
@@ -365,11 +311,23 @@ fn restore_all<F: Parse, G: Parse>(
     for session in &part.gone {
         make_way(table, shared, plan, session, true);
     }
-    for session in &part.live {
-        if replaces {
-            make_way(table, shared, plan, session, false);
+    for some in part.live.chunks(PREFETCHED) {
+        some.iter().for_each(|session| prefetch_keys(table, plan, session));
+        for session in some {
+            if replaces {
+                make_way(table, shared, plan, session, false);
+            }
+            restore((table, other), shared, (plan, now), *session, all);
         }
-        restore((table, other), shared, (plan, now), *session, all);
+    }
+}
+
+/// Asks for where a session's keys are looked for: in a large table that is most of the time.
+fn prefetch_keys<F: Parse>(table: &Table<F>, plan: &Plan, session: &SessionOf<F>) {
+    let hashes = table.sessions.hashes(plan, session).unwrap_or_default();
+    for hash in hashes.into_iter().flatten() {
+        table.sessions.index().prefetch(hash);
+        table.sessions.index().prefetch_other(hash);
     }
 }
 

@@ -95,14 +95,15 @@ fn restore_by(
     let names = before.plan.names();
     let shift = 0_u32.wrapping_sub(later_ms);
     let former = Former::new(&after.plan, &names, Owners::new(SEED, now), (was, shift));
-    let mut batches = vec![Batch::default(); usize::from(now)];
-    let mut all = Restored::default();
-    for (worker, [narrow, extended]) in kept.slots().iter().enumerate() {
-        all += former.sort(worker as u16, [narrow, extended], &mut batches);
+    let (mut all, mut taken) = (Restored::default(), Restored::default());
+    for (worker, [narrow, extended]) in (0..).zip(&kept.slots()) {
+        all += former.sort(worker, [narrow, extended], |batches| {
+            for (path, batch) in to.paths.iter_mut().zip(&batches) {
+                taken += path.restore(&after.plan, after.now, batch, former.scatters());
+            }
+        });
     }
-    for (path, batch) in to.paths.iter_mut().zip(&batches) {
-        all += path.restore(&after.plan, after.now, batch, former.scatters());
-    }
+    all += taken;
     all
 }
 

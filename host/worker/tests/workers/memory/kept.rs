@@ -49,15 +49,16 @@ impl Kit {
         let (was, names) = (self.files.len() as u16, self.plan.names());
         let owners = Owners::new(SEED, workers);
         let former = Former::new(&next.plan, &names, owners, (was, 0)).scattered(self.scattered);
-        let mut batches = vec![Batch::default(); usize::from(workers)];
-        let mut all = Restored::default();
-        for (worker, [narrow, wide]) in slots.iter().enumerate() {
-            all += former.sort(worker as u16, [narrow, wide], &mut batches);
-        }
+        let (mut all, mut taken) = (Restored::default(), Restored::default());
         let (now, scatters) = (self.now, former.scatters());
-        for (worker, batch) in next.workers.iter_mut().zip(&batches) {
-            all += worker.restore(now, NetworkId::DEFAULT, (batch, scatters));
+        for (worker, [narrow, wide]) in (0..).zip(&slots) {
+            all += former.sort(worker, [narrow, wide], |batches| {
+                for (worker, batch) in next.workers.iter_mut().zip(&batches) {
+                    taken += worker.restore(now, NetworkId::DEFAULT, (batch, scatters));
+                }
+            });
         }
+        all += taken;
         (next.now, next.scattered) = (now, scatters);
         *self = next;
         all
