@@ -1,7 +1,7 @@
 //! Workers whose sessions lie in files, and others that go on with these.
 
 use super::{Kit, SESSIONS};
-use sluice_director::path::{Batch, Former, MemoryFile, Owners, Restored, TableFiles};
+use sluice_director::path::{Former, MemoryFile, Owners, Restored, TableFiles};
 use sluice_director::spec::{NetworkId, Spec};
 use std::fs::File;
 use std::os::fd::OwnedFd;
