@@ -79,12 +79,16 @@ impl Held {
         expect(now == self.resets, || format!("resets: {:?}, now {now:?}", self.resets))
     }
 
-    /// As [`Self::broken`], and the resets that the kernels of both ends have seen or sent since.
-    pub fn broken_and_resets(self) -> Result<(usize, u64), LabError> {
+    /// As [`Self::broken`], and the resets that the kernels of both ends have seen since, by which
+    /// a connection ended, and sent. Beside load some may be sent: see above.
+    pub fn broken_and_resets(self) -> Result<(usize, [u64; 2]), LabError> {
         let (ends, before) = (self.ends.clone(), self.resets.clone());
         let broken = self.broken()?;
-        let sum = |of: &[(u64, u64)]| of.iter().map(|(seen, sent)| seen + sent).sum::<u64>();
-        Ok((broken, sum(&resets(&ends)?) - sum(&before)))
+        let sum = |of: &[(u64, u64)]| {
+            of.iter().fold([0, 0], |[seen, sent], one| [seen + one.0, sent + one.1])
+        };
+        let ([seen, sent], [seen_before, sent_before]) = (sum(&resets(&ends)?), sum(&before));
+        Ok((broken, [seen - seen_before, sent - sent_before]))
     }
 
     /// Waits until all have come to their ends, and gives the number of those that broke.
