@@ -163,7 +163,7 @@ impl Crew {
         all
     }
 
-    /// As [`Self::restore`], without waiting: each worker replies once it has taken up its batch.
+    /// As [`Self::restore`], without waiting: each worker sends its outcome by `reply`.
     pub fn give(
         &self,
         network: NetworkId,
