@@ -6,7 +6,11 @@
 //! Two threads, each with a core (0 and 1): one lends and fills buffers as a client as fast as the
 //! other takes them, which sends every frame back as a server, as a director does. Printed for each
 //! pair of drivers, server's and client's, as medians of the turns: frames a second, and ticks of
-//! the time stamp counter that the server spent a frame in receiving and in sending.
+//! the time stamp counter that the server spent a frame in receiving and in sending. Last comes
+//! what such rings take without any driver (`bare.rs`): less is not to be had on this machine.
+//! With `ONE_CORE` in the environment both ends of a pair take turns on one core.
+
+mod bare;
 
 use std::error::Error;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,15 +35,22 @@ fn main() -> Result<(), Failed> {
     let eal = Eal::init(&EalConfig { frames: 32_768, ..EalConfig::default() })?;
     for size in sizes.split(',') {
         let size = size.parse()?;
-        let mut results = vec![Vec::new(); 4];
+        let mut results = vec![Vec::new(); 5];
         for turn in 0..turns {
             for (pair, results) in results.iter_mut().enumerate() {
                 let own = (pair & 1 == 0, pair & 2 == 0);
-                results.push(measure(&eal, own, (size, log2), turn * 4 + pair)?);
+                results.push(match pair {
+                    4 => bare::measure(size, log2),
+                    _ => measure(&eal, own, (size, log2), turn * 4 + pair)?,
+                });
             }
         }
         for (pair, results) in results.iter_mut().enumerate() {
-            let name = |own| if own { "own " } else { "dpdk" };
+            let name = |own| match (pair, own) {
+                (4, _) => "none",
+                (_, true) => "own ",
+                (_, false) => "dpdk",
+            };
             let [frames, receive, send] = [0, 1, 2].map(|which| {
                 results.sort_by(|a, b| a[which].total_cmp(&b[which]));
                 results[results.len() / 2][which]
