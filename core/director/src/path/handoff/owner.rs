@@ -1,5 +1,8 @@
 //! Whose eight misdirected packets of IPv4 are, told at once: where all local addresses are one
 //! range, with the same ports each, neither a pool nor anything else has to be looked up.
+//!
+//! What it gains: with each looked up by itself the mix with a quarter of misdirected packets takes
+//! 9 % more cycles (`sluice-bench mix`).
 
 use super::{FOUR, WORDS};
 use crate::frame::Frame;
