@@ -5,6 +5,7 @@
 //! the contender: all real servers answered, the contender's own counters hold at least what the
 //! clients did, the kernel has not done its work instead, and nothing went wrong.
 
+mod apart;
 pub mod contender;
 mod proof;
 mod report;
@@ -17,6 +18,9 @@ use crate::error::{LabError, expect};
 use crate::lab::Netns;
 use crate::load;
 use crate::process::wait_until;
+
+use apart::{Apart, Watch};
+use contender::Stand;
 
 pub use contender::Contender;
 pub use report::{Machine, json, table};
@@ -50,6 +54,8 @@ pub struct Options {
     /// Whether the kernel spreads received packets over all cores by flow (RPS), wherever they
     /// arrive; otherwise the core that sends one also does the work of those who receive it.
     pub rps: bool,
+    /// Whether the contender has a processor of its own, and all else shares the others.
+    pub apart: bool,
 }
 
 /// What one turn measured.
@@ -67,6 +73,9 @@ pub struct Figures {
     pub bits_per_s: f64,
     /// Segments of it that were sent again.
     pub retransmits: u64,
+    /// The share of a processor that the contender took meanwhile, what the kernel did in its name
+    /// included; `None` if it is the kernel alone.
+    pub share: Option<f64>,
 }
 
 /// All turns of a contender, round by round.
@@ -90,6 +99,8 @@ struct Done {
 /// # Errors
 /// When something fails, or a turn cannot be shown to have gone through its contender.
 pub fn run(options: &Options) -> Result<Vec<Lane>, LabError> {
+    let apart = if options.apart { Some(Apart::look()?) } else { None };
+    apart.map_or(Ok(()), |apart| apart.others())?;
     let mut bed = bed(options)?;
     let mut lanes: Vec<Lane> = Vec::new();
     for contender in &options.contenders {
@@ -102,7 +113,8 @@ pub fn run(options: &Options) -> Result<Vec<Lane>, LabError> {
         for index in (first..lanes.len()).chain(0..first) {
             let contender = lanes[index].contender;
             let number = round as usize * lanes.len() + index;
-            let figures = turn(&mut bed, contender, number, options).map_err(|error| {
+            let asked = (options, apart.as_ref());
+            let figures = turn(&mut bed, contender, number, asked).map_err(|error| {
                 LabError::Wrong(format!("{}, round {}: {error}", contender.name(), round + 1))
             })?;
             lanes[index].turns.push(figures);
@@ -167,12 +179,17 @@ fn turn(
     bed: &mut Bed,
     contender: Contender,
     number: usize,
-    options: &Options,
+    (options, apart): (&Options, Option<&Apart>),
 ) -> Result<Figures, LabError> {
     let before = proof::Kernel::look(bed)?;
     let reals = proof::reals_counted(bed)?;
+    apart.map_or(Ok(()), Apart::anywhere)?;
     let mut stand = contender.start(bed, number, options.mtu)?;
-    let measured = measure(bed, contender, options.seconds).and_then(|(figures, done)| {
+    if let Some(apart) = apart {
+        apart.move_over(&stand);
+        apart.others()?;
+    }
+    let measured = measure(bed, contender, &stand, options.seconds).and_then(|(figures, done)| {
         let kernel = proof::Kernel::look(bed)?.since(before);
         proof::all_answered(bed, &reals, done.requests)?;
         proof::went_through(contender, stand.counted(bed)?, kernel, done.connections)?;
@@ -183,7 +200,12 @@ fn turn(
     measured.and_then(|figures| ended.map(|()| figures))
 }
 
-fn measure(bed: &Bed, contender: Contender, seconds: u32) -> Result<(Figures, Done), LabError> {
+fn measure(
+    bed: &Bed,
+    contender: Contender,
+    stand: &Stand,
+    seconds: u32,
+) -> Result<(Figures, Done), LabError> {
     let (client, url) = (&bed.client, format!("http://{}/", contender.web(bed)));
     let mut done = Done::default();
     see_all(client, &url, &mut done)?;
@@ -191,7 +213,9 @@ fn measure(bed: &Bed, contender: Contender, seconds: u32) -> Result<(Figures, Do
     let close = ["-H", "Connection: close"];
     let new = flawless(load::wrk_with(client, &url, CONNECTIONS, seconds, &close)?)?;
     let calm = flawless(load::wrk(client, &url, CALM, seconds)?)?;
+    let watch = Watch::start(stand);
     let stream = load::iperf3_tcp(client, &contender.stream(bed), seconds, false)?;
+    let share = watch.map(|watch| watch.share());
     expect(stream.bytes > 0, || format!("iperf3 carried nothing: {stream:?}"))?;
     done.requests += kept.requests + new.requests + calm.requests;
     // iperf3 has one connection for its words and one for the stream.
@@ -203,6 +227,7 @@ fn measure(bed: &Bed, contender: Contender, seconds: u32) -> Result<(Figures, Do
         p99_us: calm.p99_us,
         bits_per_s: stream.bits_per_s,
         retransmits: stream.retransmits,
+        share,
     };
     Ok((figures, done))
 }

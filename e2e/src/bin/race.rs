@@ -37,6 +37,9 @@ struct Arguments {
     /// Let all cores handle received packets (RPS), as those of separate machines would.
     #[arg(long)]
     rps: bool,
+    /// Give the contender a processor of its own, the last one; all else shares the others.
+    #[arg(long)]
+    apart: bool,
     /// Print one JSON object in place of the table.
     #[arg(long)]
     json: bool,
@@ -62,8 +65,8 @@ fn raced(arguments: &Arguments) -> Result<String, LabError> {
         false => arguments.contenders.clone(),
     };
     let rounds = if arguments.quick { 1 } else { arguments.rounds };
-    let Arguments { seconds, mtu, gro, offloads, rps, .. } = *arguments;
-    let options = Options { contenders, rounds, seconds, mtu, gro, offloads, rps };
+    let Arguments { seconds, mtu, gro, offloads, rps, apart, .. } = *arguments;
+    let options = Options { contenders, rounds, seconds, mtu, gro, offloads, rps, apart };
     let machine = Machine::look();
     let lanes = race::run(&options)?;
     Ok(match arguments.json {

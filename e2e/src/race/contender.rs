@@ -127,6 +127,15 @@ impl Contender {
 }
 
 impl Stand {
+    /// Its first process; `None` if it is the kernel alone.
+    pub fn pid(&self) -> Option<u32> {
+        match self {
+            Self::Routes | Self::Rules => None,
+            Self::Proxy(running) => Some(running.pid()),
+            Self::Director { director, .. } => Some(director.pid()),
+        }
+    }
+
     /// Connections that it has counted itself; `None` for those that do not count.
     ///
     /// # Errors

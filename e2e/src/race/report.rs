@@ -85,6 +85,12 @@ fn ratio(lanes: &[Lane], lane: &Lane, of: Reader) -> Option<f64> {
     (!ratios.is_empty()).then(|| median(&ratios))
 }
 
+/// The share of a processor that a contender took while it carried the stream.
+fn share(lane: &Lane) -> Option<f64> {
+    let all: Vec<f64> = lane.turns.iter().filter_map(|turn| turn.share).collect();
+    (!all.is_empty()).then(|| median(&all))
+}
+
 /// All of it as JSON.
 pub fn json(machine: &Machine, options: &Options, lanes: &[Lane]) -> Value {
     let one = |lane: &Lane| {
@@ -95,6 +101,7 @@ pub fn json(machine: &Machine, options: &Options, lanes: &[Lane]) -> Value {
             out[name] = json!({ "median": median, "min": min, "max": max, "rounds": all,
                                 "to_direct": ratio(lanes, lane, of) });
         }
+        out["stream_processor_share"] = share(lane).into();
         out
     };
     json!({
@@ -108,6 +115,7 @@ pub fn json(machine: &Machine, options: &Options, lanes: &[Lane]) -> Value {
         "gro": options.gro,
         "offloads": options.offloads,
         "rps": options.rps,
+        "apart": options.apart,
         "connections": CONNECTIONS,
         "latency_connections": CALM,
         "verified": "every turn",
@@ -132,11 +140,14 @@ fn write_table(
     let Machine { cpu, cpus, kernel, load_average, commit, versions } = machine;
     writeln!(out, "{cpu}, {cpus} cores, kernel {kernel}, load average before {load_average}")?;
     writeln!(out, "commit {}; {}", commit.as_deref().unwrap_or("unknown"), versions.join("; "))?;
-    let Options { rounds, seconds, mtu, gro, offloads, rps, .. } = options;
+    let Options { rounds, seconds, mtu, gro, offloads, rps, apart, .. } = options;
     let (mtu, on) = (mtu.unwrap_or(1500), |set| if set { "on" } else { "off" });
     let wires =
         format!("MTU {mtu}, GRO {}, offloads {}, RPS {}", on(*gro), on(*offloads), on(*rps));
     writeln!(out, "{rounds} rounds, {seconds} s each load, {wires}")?;
+    if *apart {
+        writeln!(out, "the contender has a processor of its own")?;
+    }
     writeln!(out, "median (least-most of the rounds), and the median ratio to direct")?;
     let titles = [
         format!("requests/s, {CONNECTIONS} kept"),
@@ -147,7 +158,7 @@ fn write_table(
     ];
     write!(out, "\n{:<14}", "")?;
     titles.iter().try_for_each(|title| write!(out, "{title:>29}"))?;
-    writeln!(out, "{:>8}", "resent")?;
+    writeln!(out, "{:>8}{:>7}", "resent", "share")?;
     for lane in lanes {
         write!(out, "{:<14}", lane.contender.name())?;
         for (name, of) in &COLUMNS[..titles.len()] {
@@ -156,7 +167,9 @@ fn write_table(
             let share = ratio(lanes, lane, *of).map_or(String::new(), |one| format!("{one:>5.2}x"));
             write!(out, "{:>29}", format!("{middle:.0} ({least:.0}-{most:.0}) {share}"))?;
         }
-        writeln!(out, "{:>8.0}", median(&figures(lane, |turn| turn.retransmits as f64)))?;
+        let share = share(lane).map_or("-".to_owned(), |share| format!("{share:.2}"));
+        let resent = median(&figures(lane, |turn| turn.retransmits as f64));
+        writeln!(out, "{resent:>8.0}{share:>7}")?;
     }
     Ok(())
 }
