@@ -22,10 +22,10 @@ const WINDOW: usize = 64;
 /// Descriptors in a cache line.
 const LINE: u16 = 4;
 const CACHE_LINE: usize = 64;
-/// So many frames ahead of the one that is received, whole frames are asked for.
+/// So many frames ahead of the one that is received, whole frames are prefetched.
 const FRAMES_AHEAD: usize = 2;
-/// The most bytes of a frame that are asked for.
-const ASKED: usize = 2048;
+/// The most bytes of a frame that are prefetched.
+const PREFETCHED: usize = 2048;
 
 /// A peer said what cannot be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -115,11 +115,11 @@ fn piece(ring: &Ring, said: Descriptor) -> Piece {
     Piece { at: at.unwrap_or(std::ptr::null_mut()), said }
 }
 
-/// Asks for the cache lines of a received frame behind the first, which was asked for before. They
-/// lie in another core's cache, and the processor's own prefetching begins anew with each frame.
+/// Prefetches the cache lines of a received frame behind the first, which was prefetched before.
+/// They lie in another core's cache, and the hardware prefetcher begins anew with each frame.
 #[inline]
-fn ask_rest(piece: &Piece) {
-    for line in (CACHE_LINE..ASKED.min(piece.said.length as usize)).step_by(CACHE_LINE) {
+fn prefetch_rest(piece: &Piece) {
+    for line in (CACHE_LINE..PREFETCHED.min(piece.said.length as usize)).step_by(CACHE_LINE) {
         prefetch(piece.at.wrapping_add(line));
     }
 }
@@ -211,11 +211,11 @@ impl RxRing {
             prefetch(piece.at);
             pieces.push(piece);
         }
-        pieces.iter().take(FRAMES_AHEAD).for_each(ask_rest);
+        pieces.iter().take(FRAMES_AHEAD).for_each(prefetch_rest);
         let mut used = 0;
         let (mut length, mut bad) = (0, false);
         for (index, piece) in pieces.iter().enumerate() {
-            pieces.get(index + FRAMES_AHEAD).into_iter().for_each(ask_rest);
+            pieces.get(index + FRAMES_AHEAD).into_iter().for_each(prefetch_rest);
             if came.frames == most {
                 break;
             }

@@ -1,7 +1,8 @@
 //! Two rings as memif has them, and nothing of a driver: no packet buffers, no checks, no link.
 //!
-//! What this takes, every driver takes whose frames two cores exchange so: a descriptor and the
-//! lines of a frame come from the other core's cache, are copied, and go back the same way.
+//! What this takes is the copying and what two cores exchange: a descriptor and the cache lines of
+//! a frame come from the other core's cache, are copied, and go back the same way. What a driver
+//! takes beyond it is its own.
 
 use std::hint::spin_loop;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,7 +17,9 @@ const LINE: usize = 64;
 /// Bytes of a descriptor.
 const DESCRIPTOR: usize = 16;
 const BURST: u64 = 64;
-/// So many frames ahead of the one that is received, whole frames are asked for.
+/// The most bytes of a frame: less than a buffer has.
+const MOST: usize = 2048;
+/// So many frames ahead of the one that is received, whole frames are prefetched.
 const FRAMES_AHEAD: u64 = 2;
 
 /// A cache line.
@@ -24,7 +27,7 @@ const FRAMES_AHEAD: u64 = 2;
 struct Line([AtomicU64; LINE / 8]);
 
 /// Frames copied out of a ring: one after the other, as they never leave the cache.
-type Frames = [[u8; 2048]; BURST as usize];
+type Frames = [[u8; MOST]; BURST as usize];
 
 /// A ring from one thread to another.
 struct Ring {
@@ -67,18 +70,18 @@ impl Ring {
     }
 
     fn buffer(&self, index: u64) -> *mut u8 {
-        self.buffers[self.slot(index) * STRIDE / LINE].0.as_ptr().cast_mut().cast()
+        self.buffers.as_ptr().cast_mut().cast::<u8>().wrapping_add(self.slot(index) * STRIDE)
     }
 
-    /// Asks for all lines of a frame that was written.
-    fn ask(&self, index: u64) {
+    /// Prefetches all lines of a frame that was written.
+    fn prefetch_frame(&self, index: u64) {
         let length = self.length(index).load(Ordering::Relaxed) as usize;
         for line in (0..length.min(STRIDE)).step_by(LINE) {
             prefetch(self.buffer(index).wrapping_add(line));
         }
     }
 
-    /// Descriptors and buffers of the next burst, to be read or written.
+    /// Prefetches descriptors and buffers of the next burst, to be read or written.
     fn look_ahead(&self, from: u64, most: u64, ask: impl Fn(*const u8)) {
         for index in from..from + most.min(BURST) {
             ask(self.buffer(index));
@@ -98,14 +101,14 @@ impl Ring {
             return 0;
         }
         (0..count).for_each(|at| prefetch(self.buffer(end.next + at)));
-        (0..count.min(FRAMES_AHEAD)).for_each(|at| self.ask(end.next + at));
+        (0..count.min(FRAMES_AHEAD)).for_each(|at| self.prefetch_frame(end.next + at));
         for (at, frame) in (0..count).zip(frames.iter_mut()) {
             if at + FRAMES_AHEAD < count {
-                self.ask(end.next + at + FRAMES_AHEAD);
+                self.prefetch_frame(end.next + at + FRAMES_AHEAD);
             }
             let length = self.length(end.next + at).load(Ordering::Relaxed) as usize;
-            // SAFETY: a frame has no more bytes than a buffer, and the other end does not touch
-            // one that is filled.
+            // SAFETY: `measure` bounds the lengths that are sent by `MOST`, and the other end does
+            // not touch a buffer that is filled.
             unsafe { copy(self.buffer(end.next + at), frame.as_mut_ptr(), length) };
         }
         end.next += count;
@@ -115,7 +118,7 @@ impl Ring {
     }
 
     /// Copies frames of so many bytes in, as many as there is room for. Returns how many.
-    fn send(&self, end: &mut End, frames: &[[u8; 2048]], size: usize) -> usize {
+    fn send(&self, end: &mut End, frames: &[[u8; MOST]], size: usize) -> usize {
         let room = |end: &End| self.mask + 1 - (end.next - end.seen);
         if room(end) < BURST {
             end.seen = self.indexes[1].0[0].load(Ordering::Acquire);
@@ -138,7 +141,11 @@ impl Ring {
 }
 
 /// Millions of frames a second that came back, ticks a frame for receiving and for sending.
+///
+/// # Panics
+/// When frames are too long for its buffers.
 pub fn measure(size: usize, log2: u8) -> [f64; 3] {
+    assert!(size <= MOST, "frames of {size} bytes: at most {MOST}");
     let (there, back) = (Ring::new(log2), Ring::new(log2));
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -152,7 +159,7 @@ pub fn measure(size: usize, log2: u8) -> [f64; 3] {
 /// Sends as fast as it can and takes what comes back.
 fn generate([there, back]: [&Ring; 2], size: usize, over: &AtomicBool) -> f64 {
     super::pin(1);
-    let mut frames = Box::new([[0; 2048]; BURST as usize]);
+    let mut frames = Box::new([[0; MOST]; BURST as usize]);
     let (mut out, mut home) = (End::default(), End::default());
     let start = Instant::now();
     while start.elapsed() < super::TURN {
@@ -166,7 +173,7 @@ fn generate([there, back]: [&Ring; 2], size: usize, over: &AtomicBool) -> f64 {
 /// Sends back what comes. Ticks a frame for receiving and for sending.
 fn serve([there, back]: [&Ring; 2], size: usize, over: &AtomicBool) -> [f64; 2] {
     super::pin(0);
-    let mut frames = Box::new([[0; 2048]; BURST as usize]);
+    let mut frames = Box::new([[0; MOST]; BURST as usize]);
     let (mut came, mut out) = (End::default(), End::default());
     let (mut receive, mut send) = (0, 0);
     while !over.load(Ordering::Relaxed) {

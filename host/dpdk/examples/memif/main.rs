@@ -7,7 +7,7 @@
 //! other takes them, which sends every frame back as a server, as a director does. Printed for each
 //! pair of drivers, server's and client's, as medians of the turns: frames a second, and ticks of
 //! the time stamp counter that the server spent a frame in receiving and in sending. Last comes
-//! what such rings take without any driver (`bare.rs`): less is not to be had on this machine.
+//! what such rings take without any driver (`bare.rs`).
 //! With `ONE_CORE` in the environment both ends of a pair take turns on one core.
 
 mod bare;
