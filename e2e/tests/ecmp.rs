@@ -54,9 +54,8 @@ fn sessions(bed: &mut Ecmp, index: usize) -> Result<u64, LabError> {
 }
 
 /// Opens connections, and waits until all directors know them.
-fn held(bed: &mut Ecmp, seconds: u32) -> Result<Held, LabError> {
-    let held =
-        Held::begin(&bed.client, &bed.reals, &FAMILIES.map(Ecmp::vip), (CONNECTIONS, seconds))?;
+fn held(bed: &mut Ecmp) -> Result<Held, LabError> {
+    let held = Held::begin(&bed.client, &bed.reals, &FAMILIES.map(Ecmp::vip), CONNECTIONS)?;
     for index in 0..bed.nodes.len() {
         wait_until(&format!("director {index} to know all connections"), SOON, || {
             Ok((sessions(bed, index)? >= held.count()).then_some(()))
@@ -96,7 +95,7 @@ fn one_dies_joins_and_another_drains(bed: &mut Ecmp) -> Result<(), LabError> {
 fn alone_connections_go_on_when_directors_come_and_go() {
     let name = here!(alone_connections_go_on_when_directors_come_and_go);
     on_ecmp(name, (3, Speaker::Bird, Sync::Routed), |bed| {
-        let held = held(bed, 20)?;
+        let held = held(bed)?;
         one_dies_joins_and_another_drains(bed)?;
         held.end()
     });
@@ -111,7 +110,7 @@ fn alone_connections_go_on_with_sessions_told_by_multicast() {
 
 fn told_by_multicast(name: &str, family: Family) {
     on_ecmp(name, (3, Speaker::Bird, Sync::Group(family)), |bed| {
-        let held = held(bed, 20)?;
+        let held = held(bed)?;
         let datagrams = bed.nodes[0].director()?.ask("ha")?["sync"]["datagrams"].clone();
         let of = |what: &str| datagrams[what].as_u64().unwrap_or(0);
         expect(of("to_group") > 0 && of("lost") == 0, || datagrams.to_string())?;
@@ -253,7 +252,7 @@ mod faults {
     fn alone_connections_go_on_with_frr() {
         let name = here!(alone_connections_go_on_with_frr);
         on_ecmp(name, (2, Speaker::Frr, Sync::Routed), |bed| {
-            let held = held(bed, 20)?;
+            let held = held(bed)?;
             one_dies_joins_and_another_drains(bed)?;
             held.end()
         });
@@ -270,8 +269,7 @@ mod faults {
     fn alone_without_synchronisation_connections_break() {
         let name = here!(alone_without_synchronisation_connections_break);
         on_ecmp(name, (3, Speaker::Bird, Sync::Off), |bed| {
-            let held =
-                Held::begin(&bed.client, &bed.reals, &FAMILIES.map(Ecmp::vip), (CONNECTIONS, 10))?;
+            let held = Held::begin(&bed.client, &bed.reals, &FAMILIES.map(Ecmp::vip), CONNECTIONS)?;
             let all = held.count();
             bed.nodes[1].kill()?;
             spread_over(bed, &[0, 2])?;
@@ -296,7 +294,7 @@ mod faults {
         let name = here!(alone_connections_go_on_behind_resilient_groups);
         on_ecmp(name, (3, Speaker::Bird, Sync::Routed), |bed| {
             bed.use_resilient_groups(&[0, 1, 2])?;
-            let held = held(bed, 20)?;
+            let held = held(bed)?;
             dies_behind_resilient_groups(bed)?;
             bed.nodes[1].start_director()?;
             spread_over(bed, &[0, 1, 2])?;
@@ -318,8 +316,7 @@ mod faults {
         let name = here!(alone_without_synchronisation_resilient_groups_lose_only_the_dead_ones);
         on_ecmp(name, (3, Speaker::Bird, Sync::Off), |bed| {
             bed.use_resilient_groups(&[0, 1, 2])?;
-            let held =
-                Held::begin(&bed.client, &bed.reals, &FAMILIES.map(Ecmp::vip), (CONNECTIONS, 10))?;
+            let held = Held::begin(&bed.client, &bed.reals, &FAMILIES.map(Ecmp::vip), CONNECTIONS)?;
             let (all, of_dead) = (held.count(), sessions(bed, 1)?);
             dies_behind_resilient_groups(bed)?;
             let broken = held.broken()? as u64;

@@ -1,79 +1,99 @@
 //! Connections of both families that last over an event: each must go on, and no kernel at either
 //! end may have seen a reset.
 //!
-//! They are to be held until the event is over. A connection that closes while the way stalls makes
-//! kernels send resets by themselves: where the client's last acknowledgement takes 300 ms, the
-//! server sends its FIN once more, the client acknowledges that as well, and the server no longer
-//! knows the connection (16 of 16 closes, without a director).
+//! They are held until the event is over: until [`Held::end`] or one of its like. A connection that
+//! closes while the way stalls makes kernels send resets by themselves: where the client's last
+//! acknowledgement takes 300 ms, the server sends its FIN once more, the client acknowledges that
+//! as well, and the server no longer knows the connection (16 of 16 closes, without a director).
+//! So does one that gives up: where a failover takes longer than the second that `curl` asks for,
+//! the client's kernel resets what is answered later (`tcp_send_reset` says NO_SOCKET). Only resets
+//! that a kernel has seen end a connection.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::Value;
 use sluice_e2e::director::program;
 use sluice_e2e::error::expect;
 use sluice_e2e::family::endpoint;
-use sluice_e2e::load::download_sha256;
 use sluice_e2e::web::{LINES_PORT, make_blob_of};
 use sluice_e2e::{LabError, Netns, Running};
 
 use crate::fixture::SOON;
 
-/// Some seconds of what one connection may take.
-const BLOB: u64 = 100_000_000;
+/// How long the rest of all may take.
+const LIMIT: Duration = Duration::from_secs(60);
+/// What a download has, and how fast it goes while it is held: half a minute.
+const BLOB: u64 = 64_000_000;
+const BYTES_PER_S: &str = "2000000";
+/// The most that an event may take.
+const SECONDS: &str = "120";
+/// Gets a page slowly until it is over, and sums it.
+const DOWNLOAD: &str = "set -o pipefail; \
+    curl -sS --fail --max-time 150 \"$1\" | \"$2\" pace \"$3\" \"$4\" | sha256sum";
 
 /// The connections.
 pub struct Held {
-    running: Vec<Running>,
-    downloads: Vec<std::thread::JoinHandle<Result<String, LabError>>>,
+    lines: Vec<Running>,
+    downloads: Vec<Running>,
     /// Of what each real server has.
     sums: Vec<String>,
     ends: Vec<Netns>,
     resets: Vec<(u64, u64)>,
+    /// Who finds this file need hold its connection no longer.
+    over: PathBuf,
 }
 
 impl Held {
-    /// Opens `count` to each virtual address that say a line now and then for so many seconds, and
-    /// a download from each.
+    /// Opens `count` to each virtual address that say a line now and then, and a download from
+    /// each.
     pub fn begin(
         client: &Netns,
         reals: &[Netns],
         vips: &[&str],
-        (count, seconds): (usize, u32),
+        count: usize,
     ) -> Result<Self, LabError> {
         let sums = reals.iter().map(|real| make_blob_of(real, BLOB));
         let sums = sums.collect::<Result<Vec<_>, _>>()?;
         let ends: Vec<_> = std::iter::once(client).chain(reals).cloned().collect();
         let resets = resets(&ends)?;
-        let (peer, seconds) = (program("sluice-peer")?, seconds.to_string());
-        let (mut running, mut downloads) = (Vec::new(), Vec::new());
+        let over = client.dir().join("held-long-enough");
+        // An earlier event's.
+        let _ = std::fs::remove_file(&over);
+        let (peer, file) =
+            (program("sluice-peer")?.display().to_string(), over.display().to_string());
+        let (mut lines, mut downloads) = (Vec::new(), Vec::new());
         for vip in vips {
             for _ in 0..count {
-                let args = ["hold", &endpoint(vip, LINES_PORT), &seconds];
-                let mut held = client.start("hold", &peer.to_string_lossy(), &args)?;
+                let args = ["hold", &endpoint(vip, LINES_PORT), SECONDS, &file];
+                let mut held = client.start("hold", &peer, &args)?;
                 held.wait_for_words("line 1", SOON)?;
-                running.push(held);
+                lines.push(held);
             }
-            let (client, url) = (client.clone(), format!("http://{}/blob", endpoint(vip, 80)));
-            downloads.push(std::thread::spawn(move || download_sha256(&client, &url, "8M")));
+            let url = format!("http://{}/blob", endpoint(vip, 80));
+            let args = ["-c", DOWNLOAD, "bash", &url, &peer, BYTES_PER_S, &file];
+            downloads.push(client.start("download", "bash", &args)?);
         }
-        Ok(Self { running, downloads, sums, ends, resets })
+        Ok(Self { lines, downloads, sums, ends, resets, over })
     }
 
     /// How many there are.
     pub fn count(&self) -> u64 {
-        (self.running.len() + self.downloads.len()) as u64
+        (self.lines.len() + self.downloads.len()) as u64
     }
 
-    /// Waits until all have come to their ends.
+    /// Ends them: each must come to its end.
     pub fn end(mut self) -> Result<(), LabError> {
-        for one in &mut self.running {
-            let ended = one.wait(Duration::from_secs(60))?;
+        self.let_go()?;
+        for one in &mut self.lines {
+            let ended = one.wait(LIMIT)?;
             expect(ended.success(), || format!("a connection broke: {}", one.log_tail(3)))?;
         }
-        for download in self.downloads {
-            let got =
-                download.join().unwrap_or_else(|_| Err(LabError::Wrong("panicked".into())))?;
-            expect(self.sums.contains(&got), || format!("{got} is none of {:?}", self.sums))?;
+        for one in &mut self.downloads {
+            one.wait(LIMIT)?;
+            expect(is_whole(one, &self.sums), || {
+                format!("{} is none of {:?}", one.log_tail(3), self.sums)
+            })?;
         }
         let now = resets(&self.ends)?;
         let seen = |of: &[(u64, u64)]| of.iter().map(|(seen, _)| *seen).collect::<Vec<_>>();
@@ -94,17 +114,29 @@ impl Held {
         Ok((broken, [seen - seen_before, sent - sent_before]))
     }
 
-    /// Waits until all have come to their ends, and gives the number of those that broke.
+    /// Ends them, and gives the number of those that broke.
     pub fn broken(mut self) -> Result<usize, LabError> {
+        self.let_go()?;
         let mut broken = 0;
-        for one in &mut self.running {
-            broken += usize::from(!one.wait(Duration::from_secs(60))?.success());
+        for one in &mut self.lines {
+            broken += usize::from(!one.wait(LIMIT)?.success());
         }
-        let download = |it: std::thread::JoinHandle<Result<String, LabError>>| {
-            it.join().is_ok_and(|got| got.is_ok_and(|sum| self.sums.contains(&sum)))
-        };
-        Ok(broken + self.downloads.into_iter().map(download).filter(|it| !it).count())
+        for one in &mut self.downloads {
+            one.wait(LIMIT)?;
+            broken += usize::from(!is_whole(one, &self.sums));
+        }
+        Ok(broken)
     }
+
+    /// They need be held no longer.
+    fn let_go(&self) -> Result<(), LabError> {
+        std::fs::write(&self.over, "").map_err(LabError::file("ending held connections"))
+    }
+}
+
+/// Whether a download has brought what one of the real servers has.
+fn is_whole(download: &Running, sums: &[String]) -> bool {
+    download.log().split_whitespace().next().is_some_and(|got| sums.iter().any(|sum| sum == got))
 }
 
 /// Connections that these kernels have seen reset, and resets that they have sent.

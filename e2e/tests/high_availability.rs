@@ -117,7 +117,7 @@ fn synchronise(pair: &mut Pair) -> Result<(), LabError> {
 
 /// Tries the failover as the page does, line by line; connections are held over all of it.
 fn try_failover(pair: &mut Pair) -> Result<(), LabError> {
-    let held = held(pair, 40)?;
+    let held = held(pair)?;
     let mut done = Vec::new();
     for line in lines("### Testing failover", "sh")? {
         let said = run(&mut pair.nodes[0], &line)?;

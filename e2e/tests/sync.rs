@@ -135,12 +135,12 @@ pub fn sessions(pair: &mut Pair, index: usize) -> Result<u64, LabError> {
 }
 
 /// Opens connections, and waits until both directors know them.
-pub fn held(pair: &mut Pair, seconds: u32) -> Result<Held, LabError> {
+pub fn held(pair: &mut Pair) -> Result<Held, LabError> {
     let vips: &[&str] = match pair.nodes[0].kind.both_active {
         true => &[VIPS, SECOND_VIPS].concat(),
         false => &VIPS,
     };
-    let held = Held::begin(&pair.client, &pair.reals, vips, (CONNECTIONS, seconds))?;
+    let held = Held::begin(&pair.client, &pair.reals, vips, CONNECTIONS)?;
     wait_until("the other director to know all", SOON, || {
         let all = held.count();
         Ok((sessions(pair, 0)? >= all && sessions(pair, 1)? >= all).then_some(()))
@@ -156,7 +156,7 @@ fn alone_connections_go_on_at_the_other_director_and_back() {
 
 fn there_and_back(kind: Kind, name: &str) {
     on_synchronised_of(kind, name, |pair| {
-        let held = held(pair, 14)?;
+        let held = held(pair)?;
         for (index, role) in ["standby", "active"].into_iter().enumerate() {
             other_is(pair, index, if kind.both_active { "partial" } else { role })?;
         }
@@ -183,7 +183,7 @@ fn there_and_back(kind: Kind, name: &str) {
 fn alone_a_drained_director_hands_over() {
     let name = here!(alone_a_drained_director_hands_over);
     on_synchronised(name, |pair| {
-        let held = held(pair, 12)?;
+        let held = held(pair)?;
         let said = pair.nodes[0].director()?.sluice(&["ha", "drain", "--deadline", "40"])?;
         expect(said.contains("drained"), || said.clone())?;
         let ha = pair.nodes[0].director()?.ask("ha")?;
@@ -375,7 +375,7 @@ mod faults {
         let name = here!(alone_both_are_active);
         let kind = Kind { both_active: true, ..Kind::default() };
         on_synchronised_of(kind, name, |pair| {
-            let held = held(pair, 16)?;
+            let held = held(pair)?;
             pair.nodes[0].kill_director()?;
             let kept = Director::kept_in(pair.nodes[0].lab.dir());
             std::fs::remove_dir_all(&kept).map_err(LabError::file("removing kept sessions"))?;
@@ -411,7 +411,7 @@ mod faults {
     fn alone_connections_go_on_over_a_planned_move() {
         let name = here!(alone_connections_go_on_over_a_planned_move);
         on_synchronised(name, |pair| {
-            let held = held(pair, 12)?;
+            let held = held(pair)?;
             if let Some(mut running) = pair.nodes[0].keepalived.take() {
                 running.stop()?;
             }
@@ -427,7 +427,7 @@ mod faults {
     #[test]
     fn alone_an_upgrade_of_the_master_moves_nothing() {
         on_synchronised(here!(alone_an_upgrade_of_the_master_moves_nothing), |pair| {
-            let held = held(pair, 12)?;
+            let held = held(pair)?;
             let pid = |pair: &mut Pair| -> Result<u64, LabError> {
                 Ok(pair.nodes[0].director()?.ask("status")?["pid"].as_u64().unwrap_or(0))
             };

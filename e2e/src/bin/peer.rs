@@ -4,6 +4,7 @@
 
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -74,6 +75,15 @@ enum Role {
         server: SocketAddr,
         /// Seconds to keep it busy.
         seconds: u64,
+        /// A file: once it exists, it has been busy long enough.
+        over: Option<PathBuf>,
+    },
+    /// Copies standard input to standard output at a rate until a file exists, the rest at once.
+    Pace {
+        /// The rate.
+        bytes_per_s: u32,
+        /// The file.
+        over: PathBuf,
     },
     /// Opens many connections one after the other, gets one HTTP answer on each, closes it.
     Connects {
@@ -94,7 +104,10 @@ fn main() -> ExitCode {
         Role::Reflect { addresses } => reflect(addresses),
         Role::Ask { from, servers } => ask(from, &servers),
         Role::Lines { port } => lines(port),
-        Role::Hold { server, seconds } => hold(server, Duration::from_secs(seconds)),
+        Role::Hold { server, seconds, over } => {
+            hold(server, Duration::from_secs(seconds), over.as_deref())
+        }
+        Role::Pace { bytes_per_s, over } => pace(bytes_per_s, &over),
         Role::Connects { server, count, parallel } => connects(server, count, parallel),
     };
     match done {
@@ -264,7 +277,7 @@ fn echo_lines(mut connection: TcpStream) -> io::Result<()> {
     }
 }
 
-fn hold(server: SocketAddr, span: Duration) -> io::Result<()> {
+fn hold(server: SocketAddr, span: Duration, over: Option<&Path>) -> io::Result<()> {
     let mut connection = TcpStream::connect_timeout(&server, PATIENCE)?;
     connection.set_nodelay(true)?;
     connection.set_read_timeout(Some(ANSWER_PATIENCE))?;
@@ -274,7 +287,10 @@ fn hold(server: SocketAddr, span: Duration) -> io::Result<()> {
     say(&format!("greeted {}", greeting.trim_end()))?;
     let started = Instant::now();
     let mut number = 0_u32;
-    while started.elapsed() < span {
+    let mut is_last = false;
+    // One line follows what it was held for.
+    while !is_last {
+        is_last = started.elapsed() >= span || over.is_some_and(Path::exists);
         number += 1;
         let line = format!("line {number}\n");
         connection.write_all(line.as_bytes())?;
@@ -287,6 +303,17 @@ fn hold(server: SocketAddr, span: Duration) -> io::Result<()> {
         std::thread::sleep(Duration::from_millis(50));
     }
     say("held")
+}
+
+fn pace(bytes_per_s: u32, over: &Path) -> io::Result<()> {
+    const A_SECOND: u32 = 20;
+    let (mut input, mut output) = (io::stdin().lock(), io::stdout().lock());
+    let chunk = u64::from(bytes_per_s / A_SECOND);
+    while !over.exists() && io::copy(&mut input.by_ref().take(chunk), &mut output)? > 0 {
+        std::thread::sleep(Duration::from_secs(1) / A_SECOND);
+    }
+    io::copy(&mut input, &mut output)?;
+    output.flush()
 }
 
 fn connects(server: SocketAddr, count: u32, parallel: u32) -> io::Result<()> {

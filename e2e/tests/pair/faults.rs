@@ -84,7 +84,7 @@ fn signal_keepalived(node: &Node, signal: &str) -> Result<(), LabError> {
 #[test]
 fn alone_a_frozen_keepalived_leaves_two_masters() {
     on_synchronised(here!(alone_a_frozen_keepalived_leaves_two_masters), |pair| {
-        let held = held(pair, 14)?;
+        let held = held(pair)?;
         signal_keepalived(&pair.nodes[0], "STOP")?;
         arrived(pair, 1, true)?;
         for index in [0, 1] {
@@ -146,7 +146,7 @@ fn boot(pair: &mut Pair) -> Result<(), LabError> {
 #[test]
 fn alone_a_machine_that_is_gone_at_once() {
     on_synchronised(here!(alone_a_machine_that_is_gone_at_once), |pair| {
-        let held = held(pair, 16)?;
+        let held = held(pair)?;
         vanish(pair)?;
         arrived(pair, 1, true)?;
         boot(pair)?;
@@ -227,7 +227,7 @@ fn alone_sessions_told_by_ipv6_go_on() {
         let listens = pair.nodes[0].space.run("ss", &["-Hlun"])?.ok()?.stdout;
         let own = format!("{}:{SYNC_PORT}", BY_IPV6[0]);
         expect(listens.contains(&own), || format!("no {own}: {listens}"))?;
-        let held = held(pair, 14)?;
+        let held = held(pair)?;
         die(pair)?;
         master(pair, 1)?;
         pair.nodes[0].start_director()?;
@@ -252,7 +252,7 @@ fn alone_keys_are_exchanged_without_a_gap() {
             key_file(&pair.nodes[0], "new.key", &new)?,
             key_file(&pair.nodes[1], "new.key", &new)?,
         ];
-        let held = Held::begin(&pair.client, &pair.reals, &VIPS, (4, 60))?;
+        let held = Held::begin(&pair.client, &pair.reals, &VIPS, 4)?;
         let count = held.count();
         let first = key_in_use(pair, 0)?;
         let steps: [fn(&str, &str) -> Vec<String>; 3] = [
@@ -305,7 +305,7 @@ fn alone_a_drain_whose_deadline_runs_out_breaks_nothing() {
         wait_until("the addresses", SOON, || {
             Ok((pair.nodes[0].holds_all()? == Some(true)).then_some(()))
         })?;
-        let held = Held::begin(&pair.client, &pair.reals, &VIPS, (4, 10))?;
+        let held = Held::begin(&pair.client, &pair.reals, &VIPS, 4)?;
         let socket = pair.nodes[0].director()?.socket().display().to_string();
         let sluice = sluice_e2e::director::program("sluice")?.display().to_string();
         let deadline = DEADLINE_S.to_string();

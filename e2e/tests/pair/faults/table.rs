@@ -172,7 +172,7 @@ fn load(pair: &Pair) -> Result<Vec<Running>, LabError> {
 /// A fault and the return from it: two rows.
 fn rows(pair: &mut Pair, kind: &str, what: &str, steps: [(&str, Step); 2]) -> Result<(), LabError> {
     let mut wrk = load(pair)?;
-    let held = held(pair, SENT_S[0] + SENT_S[1])?;
+    let held = held(pair)?;
     let (all, mut gaps) = (held.count(), Vec::new());
     for ((step, run), seconds) in steps.into_iter().zip(SENT_S) {
         let paced = Paced::start(pair, seconds)?;
