@@ -130,7 +130,7 @@ fn memif_goes_over(ground: &mut Ground) -> Result<(), LabError> {
         expect(reopened == BTreeSet::from(["front", "back"]), || said.to_string())?;
         if ground.shape.director == Role::Server {
             // DPDK's client does not connect again by itself.
-            testpmd.connect();
+            testpmd.connect(ground)?;
         }
         ground.wait_links(&["front", "back"], true)?;
         flows(ground)?;

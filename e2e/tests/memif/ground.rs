@@ -10,6 +10,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde_json::Value;
 use sluice_e2e::capture::{count, judge};
@@ -170,8 +171,18 @@ impl Ground {
 
     /// Waits until the ports are all up, or all down.
     pub fn wait_links(&self, ports: &[&str], up: bool) -> Result<(), LabError> {
+        self.wait_links_for(ports, up, SOON)
+    }
+
+    /// As [`Self::wait_links`], no longer than this.
+    pub fn wait_links_for(
+        &self,
+        ports: &[&str],
+        up: bool,
+        limit: Duration,
+    ) -> Result<(), LabError> {
         let state = if up { "up" } else { "down" };
-        wait_until(&format!("{ports:?} to be {state}"), SOON, || {
+        wait_until(&format!("{ports:?} to be {state}"), limit, || {
             let states = ports.iter().map(|port| self.is_up(port));
             let all = states.collect::<Result<Vec<_>, _>>()?;
             Ok(all.into_iter().all(|one| one == up).then_some(()))

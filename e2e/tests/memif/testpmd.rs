@@ -6,6 +6,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ChildStdin;
+use std::time::Duration;
 
 use rustix::process::Signal;
 use sluice_e2e::{LabError, Running, wait_until};
@@ -95,11 +96,18 @@ impl Testpmd {
         counters.ok_or(LabError::Unreadable { what: "testpmd's counters".to_owned(), text: log })
     }
 
-    /// Has it connect both links again, which it does not by itself.
-    pub fn connect(&mut self) {
-        for command in ["stop", "port stop all", "port start all", "start"] {
-            self.say(command);
-        }
+    /// Has it connect both links again, which it does not by itself, until they are up: it asks
+    /// once, and is not heard before the director listens.
+    pub fn connect(&mut self, ground: &Ground) -> Result<(), LabError> {
+        wait_until("the links to be up again", SOON, || {
+            for command in ["stop", "port stop all", "port start all", "start"] {
+                self.say(command);
+            }
+            match ground.wait_links_for(&["front", "back"], true, Duration::from_secs(3)) {
+                Err(LabError::Late { .. }) => Ok(None),
+                other => other.map(Some),
+            }
+        })
     }
 
     /// Tells it to end, and waits.
