@@ -85,7 +85,7 @@ scale: build ## what a large configuration costs to load, reload, change; SERVIC
 		$(if $(JSON),--json)
 
 instructions: build ## instructions of fixed workloads against the committed ones; UPDATE=1 writes them
-	packaging/instructions.sh $(if $(UPDATE),--update)
+	packaging/instructions.sh release $(if $(UPDATE),--update)
 
 cps: build ## TCP connections a second, of each mode and both families
 	@for mode in fnat nat dr ipip snat; do for family in 4 6; do \

@@ -199,14 +199,17 @@ beside_the_rest() {
     limit_s=$((2 * limit_s))
     [ "$root" = false ] || beside end-to-end end_to_end --test-threads="$threads" --skip alone_ \
         "${busy[@]/#/--skip=}"
-    beside release-build cargo build --release --locked -p sluice-bench
-    beside instructions packaging/instructions.sh
+    # Of users' program too, where that is built.
+    beside instructions packaging/instructions.sh dev
+    [ "$mode" != all ] || beside instructions-release packaging/instructions.sh release
 }
 
 root=false cases=24 unsafe=(-p sluice-table -p sluice-lanes)
 if [ "$(id -u)" -eq 0 ] || [ "${CI:-}" = true ]; then root=true; fi
 # Other random cases in each run: over many runs a few of them see as much as many in each.
-[ "$mode" = all ] || export PROPTEST_CASES=${PROPTEST_CASES:-128}
+if [ "$mode" != all ]; then
+    export PROPTEST_CASES=${PROPTEST_CASES:-128} SLUICE_EXAMPLES=${SLUICE_EXAMPLES:-8}
+fi
 if [ "$mode" = all ]; then
     limit_s=${SECTION_S:-86400} cases=256
     unsafe+=(-p sluice-wire -p sluice-director -p sluice-worker -p sluice-memif
@@ -246,7 +249,8 @@ if [ "$mode" != check ]; then
         -p sluice-worker -- --test-threads=1
     wait
     trap - EXIT INT TERM
-    joined release-build instructions
+    joined instructions
+    [ "$mode" != all ] || joined instructions-release
     if [ "$root" = true ]; then
         joined end-to-end
         section end-to-end-busy end_to_end --test-threads=2 "${busy[@]}"
