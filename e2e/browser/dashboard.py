@@ -2,16 +2,19 @@
 """Uses a director's dashboard in Chromium as an operator would, and judges it.
 
     dashboard.py URL --read TOKEN --operate TOKEN --service NAME --shots FOLDER [--restart]
+                 [--pictures]
 
-Each step prints its name when it has passed; the first that fails ends the run with a screenshot
-and exit code 1. With --restart it says `stop the director` and `start the director` and waits until
-the page has noticed.
+Each step prints its name and how long it took when it has passed; the first that fails ends the
+run with a screenshot and exit code 1. With --restart it says `stop the director` and `start the
+director` and waits until the page has noticed. With --pictures it leaves one of each page with
+some seconds of traffic, for documents.
 """
 
 import argparse
 import json
 import pathlib
 import sys
+import time
 import urllib.error
 import urllib.request
 
@@ -377,13 +380,17 @@ def it_fits_a_phone(run):
     expect(run.page.get_by_role("heading", name="Services", level=1)).to_be_visible()
     for name in [*PAGES, f"services/{run.options.service}"]:
         run.go(name)
-        run.page.wait_for_timeout(2500)
-        width = run.page.evaluate("document.documentElement.scrollWidth")
-        must(width <= 375, f"{name or 'overview'} is {width} pixels wide")
+        # Also when the next figures have come, which it asks for each second.
+        for _ in range(3):
+            width = run.page.evaluate("document.documentElement.scrollWidth")
+            must(width <= 375, f"{name or 'overview'} is {width} pixels wide")
+            run.page.wait_for_timeout(500)
         run.shot(f"phone-{name.replace('/', '-') or 'overview'}", full=True)
 
 
 def pictures(run):
+    if not run.options.pictures:
+        return
     run.open()
     run.sign_in(run.options.operate)
     for scheme in ("light", "dark"):
@@ -438,6 +445,7 @@ def options():
     parser.add_argument("--service", required=True)
     parser.add_argument("--shots", required=True, type=pathlib.Path)
     parser.add_argument("--restart", action="store_true")
+    parser.add_argument("--pictures", action="store_true")
     return parser.parse_args()
 
 
@@ -448,6 +456,7 @@ def walk(given, steps, failed="failed"):
         browser = chromium.start(playwright)
         run = Run(browser, given)
         for step in steps:
+            begun = time.monotonic()
             try:
                 step(run)
                 must(not run.complaints, f"the browser complained: {run.complaints}")
@@ -455,7 +464,7 @@ def walk(given, steps, failed="failed"):
                 run.shot(failed)
                 print(f"failed: {step.__name__}: {str(error)[:3000]}", flush=True)
                 sys.exit(1)
-            print(f"passed: {step.__name__}", flush=True)
+            print(f"passed: {step.__name__} ({time.monotonic() - begun:.1f} s)", flush=True)
         browser.close()
     print("all steps passed", flush=True)
 

@@ -1,8 +1,10 @@
-"""Numbered datagrams to an echo server: `numbered.py PORT TARGET TARGET_PORT SECONDS` sends from
-PORT, at most 64 ahead of what came back, until SIGTERM or so many seconds are over. It says how
-many it sent, how many came back, and how many of these came behind a later one."""
+"""Numbered datagrams to an echo server: `numbered.py PORT TARGET TARGET_PORT SECONDS [A_SECOND]`
+sends from PORT, at most 64 ahead of what came back and so many a second (otherwise as many as go),
+until SIGTERM or so many seconds are over. It says how many it sent, how many came back, and how
+many of these came behind a later one."""
 
 import json
+import select
 import signal
 import socket
 import struct
@@ -11,6 +13,7 @@ import time
 
 target, [port, target_port] = sys.argv[2], [int(sys.argv[at]) for at in (1, 3)]
 seconds = float(sys.argv[4])
+a_second = float(sys.argv[5]) if len(sys.argv) > 5 else None
 AHEAD, SIZE = 64, 200
 family = socket.AF_INET6 if ":" in target else socket.AF_INET
 link = socket.socket(family, socket.SOCK_DGRAM)
@@ -29,7 +32,8 @@ for _ in range(20):
         pass
 else:
     sys.exit("nobody answers")
-progress, end = time.monotonic(), time.monotonic() + seconds
+begun = progress = time.monotonic()
+end = begun + seconds
 
 
 def stop(*_):
@@ -44,7 +48,11 @@ link.setblocking(False)
 sent, came, behind, last = 0, 0, 0, 0
 while True:
     now = time.monotonic()
-    if now < end and sent - came < AHEAD:
+    due = a_second is None or sent < (now - begun) * a_second
+    if a_second is not None and not due:
+        # It leaves the processor to others until an answer comes or the next is due.
+        select.select([link], [], [], 1 / a_second)
+    if now < end and due and sent - came < AHEAD:
         sent += 1
         try:
             link.send(struct.pack("!I", sent) + bytes(SIZE))

@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::bed::{Bed, Driver, REALS, Shape};
 use crate::director::{Director, program};
 use crate::error::{LabError, expect};
-use crate::load::{self, Iperf3, Wrk, curl, human_rate, median};
+use crate::load::{self, Iperf3, Until, Wrk, curl, human_rate, median};
 use crate::sweep;
 use crate::web::ECHO_PORT;
 
@@ -176,7 +176,7 @@ fn direct_load(bed: &Bed, seconds: u32) -> Result<Load, LabError> {
 fn load_by(bed: &Bed, server: &str, url: &str, seconds: u32) -> Result<Load, LabError> {
     Ok(Load {
         wrk: load::wrk(&bed.client, url, CONNECTIONS, seconds)?,
-        tcp: load::iperf3_tcp(&bed.client, server, seconds, false)?,
+        tcp: load::iperf3_tcp(&bed.client, server, Until::Seconds(seconds), false)?,
     })
 }
 

@@ -94,15 +94,19 @@ impl Lab {
         let space = Netns { name: format!("{}-{short}", self.name), dir: self.dir.clone() };
         sweep::unless_stopping(|| ip(&["netns", "add", &space.name]))?;
         self.spaces.push(space.clone());
-        space.sysctl("net.ipv6.conf.all.disable_ipv6", "1")?;
-        space.sysctl("net.ipv6.conf.default.disable_ipv6", "1")?;
-        // A NIC brings all of a connection to one queue. By veth the sender's hash chooses it,
-        // which TCP would change whenever it sends something again.
-        space.sysctl("net.core.txrehash", "0")?;
-        // The kernel answers a peer once a second: a check that has used that up would leave the
-        // next one without the error it waits for.
-        space.sysctl("net.ipv4.icmp_ratelimit", "0")?;
-        space.sysctl("net.ipv6.icmp.ratelimit", "0")?;
+        let settings = [
+            "net.ipv6.conf.all.disable_ipv6=1",
+            "net.ipv6.conf.default.disable_ipv6=1",
+            // A NIC brings all of a connection to one queue. By veth the sender's hash chooses it,
+            // which TCP would change whenever it sends something again.
+            "net.core.txrehash=0",
+            // The kernel answers a peer once a second: a check that has used that up would leave
+            // the next one without the error it waits for.
+            "net.ipv4.icmp_ratelimit=0",
+            "net.ipv6.icmp.ratelimit=0",
+        ];
+        // By one program: there are a thousand such namespaces in a run.
+        space.sysctls(&settings.map(str::to_owned))?;
         space.ip(&["link", "set", "lo", "up"])?;
         Ok(space)
     }

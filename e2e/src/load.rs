@@ -135,21 +135,28 @@ fn microseconds(word: &str) -> Option<f64> {
     Some(value.parse::<f64>().ok()? * factor)
 }
 
-/// `iperf3` over TCP for `seconds`; `reverse` makes the server the sender.
+/// When a stream of `iperf3` ends. One that lasts keeps processors busy for as long: where the
+/// amount will do it is the better choice.
+#[derive(Debug, Clone, Copy)]
+pub enum Until {
+    /// After so long.
+    Seconds(u32),
+    /// After so many times 2^20 bytes.
+    Megabytes(u32),
+}
+
+/// `iperf3` over TCP; `reverse` makes the server the sender.
 ///
 /// # Errors
 /// When it fails or its words are not understood.
 pub fn iperf3_tcp(
     client: &Netns,
     server: &str,
-    seconds: u32,
+    until: Until,
     reverse: bool,
 ) -> Result<Iperf3, LabError> {
-    let mut args = vec![];
-    if reverse {
-        args.push("-R");
-    }
-    let end = iperf3(client, server, seconds, &args)?;
+    let more: &[&str] = if reverse { &["-R"] } else { &[] };
+    let end = iperf3(client, server, until, more)?;
     Ok(Iperf3 {
         bits_per_s: end["sum_received"]["bits_per_second"].as_f64().unwrap_or(0.0),
         bytes: end["sum_received"]["bytes"].as_u64().unwrap_or(0),
@@ -168,7 +175,7 @@ pub fn iperf3_udp(
     seconds: u32,
     rate: &str,
 ) -> Result<Iperf3, LabError> {
-    let end = iperf3(client, server, seconds, &["-u", "-b", rate, "-l", "1400"])?;
+    let end = iperf3(client, server, Until::Seconds(seconds), &["-u", "-b", rate, "-l", "1400"])?;
     let sum = &end["sum"];
     Ok(Iperf3 {
         bits_per_s: sum["bits_per_second"].as_f64().unwrap_or(0.0),
@@ -181,12 +188,17 @@ pub fn iperf3_udp(
 /// One test at a time is all that an iperf3 server does, and it takes a moment to see the end of
 /// the one before: while it says that it is busy it is asked again. It also makes its listening
 /// socket anew for each test: who was waiting at the old one is reset before any data flows.
-fn iperf3(client: &Netns, server: &str, seconds: u32, more: &[&str]) -> Result<Value, LabError> {
-    let span = seconds.to_string();
-    let mut args = vec!["-J", "-c", server, "-t", &span, "--connect-timeout", "5000"];
+fn iperf3(client: &Netns, server: &str, until: Until, more: &[&str]) -> Result<Value, LabError> {
+    let (option, value) = match until {
+        Until::Seconds(seconds) => ("-t", seconds.to_string()),
+        Until::Megabytes(megabytes) => ("-n", format!("{megabytes}M")),
+    };
+    // A stream that stands still ends too.
+    let mut args = vec!["120", "iperf3", "-J", "-c", server, option, &value];
+    args.extend(["--connect-timeout", "5000"]);
     args.extend(more);
     wait_until("the iperf3 server to be free", FREE_LIMIT, || {
-        let ran = client.run("iperf3", &args)?;
+        let ran = client.run("timeout", &args)?;
         let unreadable = || LabError::Unreadable {
             what: "iperf3's report".to_owned(),
             text: ran.stdout.clone(),

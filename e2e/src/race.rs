@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use crate::bed::{Bed, Driver, REALS, Shape};
 use crate::error::{LabError, expect};
 use crate::lab::Netns;
-use crate::load;
+use crate::load::{self, Until};
 use crate::process::wait_until;
 
 use apart::{Apart, Watch};
@@ -214,7 +214,7 @@ fn measure(
     let new = flawless(load::wrk_with(client, &url, CONNECTIONS, seconds, &close)?)?;
     let calm = flawless(load::wrk(client, &url, CALM, seconds)?)?;
     let watch = Watch::start(stand);
-    let stream = load::iperf3_tcp(client, &contender.stream(bed), seconds, false)?;
+    let stream = load::iperf3_tcp(client, &contender.stream(bed), Until::Seconds(seconds), false)?;
     let share = watch.map(|watch| watch.share());
     expect(stream.bytes > 0, || format!("iperf3 carried nothing: {stream:?}"))?;
     done.requests += kept.requests + new.requests + calm.requests;

@@ -279,6 +279,10 @@ fn openapi_holds_what_it_says() {
             .args(["run", &format!("{url}/v1/openapi.json"), "--tls-verify"])
             .arg(&ca)
             .args(["-H", &header]);
+        // Other than the file's, of each operation.
+        if let Ok(examples) = std::env::var("SLUICE_EXAMPLES") {
+            command.args(["--max-examples", &examples]);
+        }
         let mut running = Running::start("schemathesis", &mut command, &dir.join("tester.log"))?;
         let ended = running.wait(Duration::from_secs(1200))?;
         let said = running.log_tail(600);

@@ -6,7 +6,7 @@ use sluice_e2e::bed::REALS;
 use sluice_e2e::capture::{BAD, Capture, count, judge};
 use sluice_e2e::error::expect;
 use sluice_e2e::family::{FAMILIES, endpoint, url};
-use sluice_e2e::load::{download_sha256, iperf3_tcp, upload_sha256};
+use sluice_e2e::load::{Until, download_sha256, iperf3_tcp, upload_sha256};
 use sluice_e2e::web::{self, ECHO_PORT, SINK_PORT, make_blob_of};
 use sluice_e2e::{Bed, Director, Driver, Family, LabError, Mode};
 
@@ -171,7 +171,7 @@ fn bulk(fixture: &mut Fixture, mode: Mode, outer: Family) -> Result<(), LabError
         })?;
     }
     for reverse in [false, true] {
-        let tcp = iperf3_tcp(&bed.client, vip, 1, reverse)?;
+        let tcp = iperf3_tcp(&bed.client, vip, Until::Megabytes(24), reverse)?;
         expect(tcp.bytes > 2_000_000, || format!("iperf3, reverse {reverse}: {tcp:?}"))?;
     }
     Ok(())

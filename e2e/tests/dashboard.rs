@@ -89,16 +89,16 @@ fn an_operator_uses_it_in_chromium() {
 }
 
 /// Traffic that goes on until it is ended: many short connections, a long one, and a flow that is
-/// spread.
+/// spread. All of it together leaves the browser the most of the processors.
 fn traffic(field: &Fixture) -> Result<[Running; 3], LabError> {
     let url = field.url();
-    let short =
-        format!("while :; do wrk -t1 -c8 -d3 -H 'Connection: close' {url}; sleep 0.5; done");
+    let wrk = format!("nice -n 15 wrk -t1 -c8 -d3 -H 'Connection: close' {url}");
+    let short = format!("while :; do {wrk}; sleep 0.5; done");
     let long = format!("while :; do iperf3 -c {} -t 20 -b 60M; sleep 0.5; done", field.bed.vip());
     let client = &field.bed.client;
     let echo = sluice_e2e::web::ECHO_PORT;
     let script = format!("{}/peers/numbered.py", env!("CARGO_MANIFEST_DIR"));
-    let args = [&*script, "40000", field.bed.vip(), &echo.to_string(), "1800"];
+    let args = [&*script, "40000", field.bed.vip(), &echo.to_string(), "1800", "1000"];
     let mut numbers = client.start("numbers", "python3", &args)?;
     numbers.wait_for_words("open", SOON)?;
     let ends = [format!("{}:40000", field.bed.client_address()), field.server(echo)];
@@ -128,19 +128,10 @@ fn used(field: &mut Fixture) -> Result<(), LabError> {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/browser/dashboard.py");
     let shots = shots();
     let (read, operate, url) = (held("read")?, held("operate")?, format!("http://{AT}"));
-    let args = [
-        script,
-        &url,
-        "--read",
-        &read,
-        "--operate",
-        &operate,
-        "--service",
-        "web",
-        "--shots",
-        &shots,
-        "--restart",
-    ];
+    let mut args = vec![script, &url, "--read", &read, "--operate", &operate];
+    args.extend(["--service", "web", "--shots", &shots, "--restart"]);
+    // Who asks for them by name.
+    args.extend(std::env::var_os(SHOTS).map(|_| "--pictures"));
     let mut browser = field.bed.director.start("browser", &python, &args)?;
     says(&mut browser, "stop the director")?;
     for flow in &flows {
@@ -215,8 +206,10 @@ fn ended_well(browser: &mut Running) -> Result<(), LabError> {
 }
 
 /// Where screenshots are put.
+const SHOTS: &str = "SLUICE_SHOTS";
+
 fn shots() -> String {
-    std::env::var("SLUICE_SHOTS")
+    std::env::var(SHOTS)
         .unwrap_or_else(|_| concat!(env!("CARGO_MANIFEST_DIR"), "/../target/dashboard").to_owned())
 }
 

@@ -5,7 +5,7 @@ use sluice_e2e::bed::REALS;
 use sluice_e2e::capture::{Capture, count, judge};
 use sluice_e2e::error::expect;
 use sluice_e2e::family::{endpoint, url};
-use sluice_e2e::load::{curl, download_sha256, iperf3_tcp};
+use sluice_e2e::load::{Until, curl, download_sha256, iperf3_tcp};
 use sluice_e2e::web::{ECHO_PORT, make_blob_of};
 use sluice_e2e::{Bed, Driver, Family, LabError, Mode, Shape};
 
@@ -78,7 +78,7 @@ fn all(fixture: &mut Fixture, mode: Mode, family: Family) -> Result<(), LabError
     downloads(fixture, family)?;
     let vip = fixture.bed.vip_of(family);
     for reverse in [false, true] {
-        let tcp = iperf3_tcp(&fixture.bed.client, vip, 1, reverse)?;
+        let tcp = iperf3_tcp(&fixture.bed.client, vip, Until::Megabytes(24), reverse)?;
         expect(tcp.bytes > 2_000_000, || format!("iperf3, reverse {reverse}: {tcp:?}"))?;
     }
     Ok(())

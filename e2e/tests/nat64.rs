@@ -4,7 +4,7 @@
 use sluice_e2e::capture::{Capture, judge};
 use sluice_e2e::error::expect;
 use sluice_e2e::family::{endpoint, url};
-use sluice_e2e::load::{curl, download_sha256, iperf3_tcp};
+use sluice_e2e::load::{Until, curl, download_sha256, iperf3_tcp};
 use sluice_e2e::web::{ECHO_PORT, make_blob_of};
 use sluice_e2e::{Driver, Family, LabError, Mode};
 
@@ -46,7 +46,7 @@ fn all(fixture: &mut Fixture, mode: Mode, outer: Family) -> Result<(), LabError>
     let got = download_sha256(&fixture.bed.client, &format!("{}/blob", url(vip, 80)), "")?;
     expect(got == sum, || format!("sent {sum}, got {got}"))?;
     for reverse in [false, true] {
-        let tcp = iperf3_tcp(&fixture.bed.client, vip, 1, reverse)?;
+        let tcp = iperf3_tcp(&fixture.bed.client, vip, Until::Megabytes(24), reverse)?;
         expect(tcp.bytes > 2_000_000, || format!("iperf3, reverse {reverse}: {tcp:?}"))?;
     }
     Ok(())

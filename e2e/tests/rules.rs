@@ -8,7 +8,7 @@ use sluice_e2e::bed::REALS;
 use sluice_e2e::capture::{Capture, count};
 use sluice_e2e::error::expect;
 use sluice_e2e::family::{FAMILIES, url};
-use sluice_e2e::load::{curl, download_sha256, iperf3_tcp};
+use sluice_e2e::load::{Until, curl, download_sha256, iperf3_tcp};
 use sluice_e2e::web::make_blob_of;
 use sluice_e2e::{Bed, Family, LabError, Mode, Real, wait_until};
 
@@ -166,7 +166,7 @@ fn ports(bed: &Bed, mode: Mode, range: Option<&str>) -> String {
 fn ports_serve(fixture: &mut Fixture, http: &[u16]) -> Result<(), LabError> {
     for family in FAMILIES {
         let vip = fixture.bed.vip_of(family);
-        let tcp = iperf3_tcp(&fixture.bed.client, vip, 1, false)?;
+        let tcp = iperf3_tcp(&fixture.bed.client, vip, Until::Megabytes(24), false)?;
         expect(tcp.bytes > 2_000_000, || format!("{family}, port {IPERF_PORT}: {tcp:?}"))?;
         for port in http {
             let answer = curl(&fixture.bed.client, &url(vip, *port))?;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::Value;
 use sluice_e2e::error::expect;
 use sluice_e2e::family::FAMILIES;
-use sluice_e2e::load::iperf3_tcp;
+use sluice_e2e::load::{Until, iperf3_tcp};
 use sluice_e2e::{Director, Driver, LabError, Mode, wait_until};
 
 use crate::dual_stack::on_mode;
@@ -27,7 +27,7 @@ fn elephants(fixture: &mut Fixture) -> Result<(), LabError> {
     for family in FAMILIES {
         let (vip, client) = (fixture.bed.vip_of(family), &fixture.bed.client);
         let (ran, most) = std::thread::scope(|scope| {
-            let iperf = scope.spawn(|| iperf3_tcp(client, vip, 4, false));
+            let iperf = scope.spawn(|| iperf3_tcp(client, vip, Until::Seconds(4), false));
             let mut most = 0.0_f64;
             while !iperf.is_finished() {
                 most = most.max(first_rate(&fixture.director, vip)?);

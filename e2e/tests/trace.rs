@@ -9,6 +9,7 @@ use serde_json::Value;
 use sluice_e2e::bed::REALS;
 use sluice_e2e::director::program;
 use sluice_e2e::error::expect;
+use sluice_e2e::load::{Until, iperf3_tcp};
 use sluice_e2e::web::PYTHON;
 use sluice_e2e::{Bed, Driver, LabError, Running, wait_until};
 
@@ -251,7 +252,7 @@ fn unread(fixture: &mut Fixture) -> Result<(), LabError> {
         .spawn()
         .map_err(|source| LabError::Start { command: "sluice capture".to_owned(), source })?;
     let answers = (0..4).map(|_| fixture.answers(10)).collect::<Result<Vec<_>, _>>();
-    let load = sluice_e2e::load::iperf3_tcp(&fixture.bed.client, fixture.bed.vip(), 2, false);
+    let load = iperf3_tcp(&fixture.bed.client, fixture.bed.vip(), Until::Seconds(2), false);
     let still = fixture.answers(5);
     let _ = child.kill();
     let _ = child.wait();

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use sluice_e2e::bed::REALS;
 use sluice_e2e::capture::{Capture, judge};
 use sluice_e2e::error::expect;
-use sluice_e2e::load::{self, download_sha256};
+use sluice_e2e::load::{self, Until, download_sha256};
 use sluice_e2e::web::{ECHO_PORT, make_blob};
 use sluice_e2e::{Director, Driver, LabError, Shape};
 
@@ -176,7 +176,7 @@ fn udp_without_checksums_stays_so(fixture: &mut Fixture) -> Result<(), LabError>
 fn iperf3_both_ways(fixture: &mut Fixture) -> Result<(), LabError> {
     let (client, vip) = (&fixture.bed.client, fixture.bed.vip());
     for reverse in [false, true] {
-        let tcp = load::iperf3_tcp(client, vip, 2, reverse)?;
+        let tcp = load::iperf3_tcp(client, vip, Until::Megabytes(64), reverse)?;
         expect(tcp.bytes > 10_000_000, || format!("TCP, reverse {reverse}: {tcp:?}"))?;
     }
     let udp = load::iperf3_udp(client, vip, 2, "20M")?;
