@@ -1,7 +1,7 @@
 //! Directors that are all active behind a router with ECMP: they announce their addresses by BGP,
 //! and connections go on when one dies, drains or joins, though flows of the others move as well.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use sluice_e2e::bed::ecmp::{Ecmp, Speaker, Sync};
 use sluice_e2e::error::expect;
@@ -23,7 +23,7 @@ fn on_ecmp(
     let bed = Ecmp::start(PREFIX, count, speaker, sync);
     let mut bed = bed.unwrap_or_else(|error| panic!("{name}: {error}"));
     let all: Vec<_> = (0..count).collect();
-    let done = settled(&bed, &all).and_then(|()| test(&mut bed));
+    let done = spread_over(&bed, &all).and_then(|()| test(&mut bed));
     if let Err(error) = done {
         let nodes: String = bed.nodes.iter().map(|node| node.said()).collect();
         let router: String = bed.peers.iter().take(3).map(|it| it.log_tail(10)).collect();
@@ -46,25 +46,6 @@ fn spread_over(bed: &Ecmp, directors: &[usize]) -> Result<(), LabError> {
         }
     }
     Ok(())
-}
-
-/// As [`spread_over`], and that stays so. Sessions of BFD come up after those of BGP, and where one
-/// end began anew meanwhile they go down again, and take all routes with them for a second.
-fn settled(bed: &Ecmp, directors: &[usize]) -> Result<(), LabError> {
-    const STAYS: Duration = Duration::from_millis(1_500);
-    wait_until("the routes to stay", SOON, || {
-        spread_over(bed, directors)?;
-        let begun = Instant::now();
-        while begun.elapsed() < STAYS {
-            for family in FAMILIES {
-                if bed.next_hops(Ecmp::vip(family))? != directors {
-                    return Ok(None);
-                }
-            }
-            std::thread::sleep(Duration::from_millis(50));
-        }
-        Ok(Some(()))
-    })
 }
 
 fn sessions(bed: &mut Ecmp, index: usize) -> Result<u64, LabError> {

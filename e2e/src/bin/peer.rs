@@ -277,8 +277,27 @@ fn echo_lines(mut connection: TcpStream) -> io::Result<()> {
     }
 }
 
+/// Connects, again and again while there is no route: BFD on a busy machine takes one away now and
+/// then, for a second.
+fn connect(server: SocketAddr) -> io::Result<TcpStream> {
+    let begun = Instant::now();
+    loop {
+        match TcpStream::connect_timeout(&server, PATIENCE) {
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    ErrorKind::NetworkUnreachable | ErrorKind::HostUnreachable
+                ) && begun.elapsed() < ANSWER_PATIENCE =>
+            {
+                std::thread::sleep(Duration::from_millis(50));
+            }
+            done => return done,
+        }
+    }
+}
+
 fn hold(server: SocketAddr, span: Duration, over: Option<&Path>) -> io::Result<()> {
-    let mut connection = TcpStream::connect_timeout(&server, PATIENCE)?;
+    let mut connection = connect(server)?;
     connection.set_nodelay(true)?;
     connection.set_read_timeout(Some(ANSWER_PATIENCE))?;
     let mut answers = BufReader::new(connection.try_clone()?);
