@@ -130,7 +130,7 @@ fn memif_goes_over(ground: &mut Ground) -> Result<(), LabError> {
         expect(reopened == BTreeSet::from(["front", "back"]), || said.to_string())?;
         if ground.shape.director == Role::Server {
             // DPDK's client does not connect again by itself.
-            testpmd.connect(ground)?;
+            testpmd.connect(ground, Game::Endless(&file))?;
         }
         ground.wait_links(&["front", "back"], true)?;
         flows(ground)?;
@@ -142,7 +142,8 @@ fn memif_goes_over(ground: &mut Ground) -> Result<(), LabError> {
         expect(now == twins, || format!("the twins were:\n{twins}\nand are:\n{now}"))?;
     }
     let received = testpmd.counters(BACK)?.0;
-    expect(received > 10_000, || format!("testpmd got {received}"))?;
+    // By the one that is left, if another one crashed.
+    expect(received > 1_000, || format!("testpmd got {received}"))?;
     testpmd.quit()
 }
 

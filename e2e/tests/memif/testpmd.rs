@@ -97,9 +97,15 @@ impl Testpmd {
     }
 
     /// Has it connect both links again, which it does not by itself, until they are up: it asks
-    /// once, and is not heard before the director listens.
-    pub fn connect(&mut self, ground: &Ground) -> Result<(), LabError> {
+    /// once, and is not heard before the director listens. Its driver may have crashed when the
+    /// director left under traffic (it forwards from memory that is unmapped meanwhile): then
+    /// another one goes on.
+    pub fn connect(&mut self, ground: &Ground, game: Game<'_>) -> Result<(), LabError> {
         wait_until("the links to be up again", SOON, || {
+            if let Some(status) = self.running.ended()? {
+                eprintln!("testpmd has ended: {status}");
+                *self = Self::start(ground, game)?;
+            }
             for command in ["stop", "port stop all", "port start all", "start"] {
                 self.say(command);
             }
