@@ -120,15 +120,12 @@ impl Held {
     /// Ends them, and gives the number of those that broke.
     pub fn broken(mut self) -> Result<usize, LabError> {
         self.let_go()?;
-        let mut broken = 0;
-        for one in &mut self.lines {
-            broken += usize::from(!one.wait(LIMIT)?.success());
-        }
-        for one in &mut self.downloads {
-            let ended = one.wait(LIMIT)?;
-            broken += usize::from(!(ended.success() && is_whole(one, &self.sums)));
-        }
-        Ok(broken)
+        // One that stands still has broken as well.
+        let ended = |one: &mut Running| one.wait(LIMIT).is_ok_and(|status| status.success());
+        let lines: usize = self.lines.iter_mut().map(|one| usize::from(!ended(one))).sum();
+        let whole = |one: &mut Running| ended(one) && is_whole(one, &self.sums);
+        let downloads: usize = self.downloads.iter_mut().map(|one| usize::from(!whole(one))).sum();
+        Ok(lines + downloads)
     }
 
     /// They need be held no longer.
