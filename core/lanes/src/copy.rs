@@ -47,38 +47,6 @@ unsafe fn part<const N: usize>(from: *const u8, to: *mut u8, at: usize) {
     }
 }
 
-/// Asks for a cache line to be read. Any address will do.
-#[inline(always)]
-pub fn prefetch(address: *const u8) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch never faults, whatever the address.
-    unsafe {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T0>(address.cast());
-    }
-    #[cfg(target_arch = "aarch64")]
-    // SAFETY: a prefetch never faults, whatever the address.
-    unsafe {
-        std::arch::asm!("prfm pldl1keep, [{0}]", in(reg) address,
-            options(nostack, preserves_flags, readonly));
-    }
-    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-    let _ = address;
-}
-
-/// Asks for a cache line to be written. Any address will do.
-#[inline(always)]
-pub fn prefetch_write(address: *const u8) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch never faults, whatever the address.
-    unsafe {
-        use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_ET0>(address.cast());
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    prefetch(address);
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -7,7 +7,8 @@
 //! one that is measured carries them, in bursts, and changes 64 bytes of each header. Medians of
 //! rounds in which both ways take turns.
 
-use sluice_lanes::copy::{copy, prefetch, prefetch_write};
+use sluice_lanes::copy::copy;
+use sluice_lanes::prefetch;
 use std::hint::spin_loop;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
@@ -50,11 +51,11 @@ impl Ring {
 }
 
 fn ask(from: *const u8, bytes: usize) {
-    (0..bytes).step_by(LINE).for_each(|at| prefetch(from.wrapping_add(at)));
+    (0..bytes).step_by(LINE).for_each(|at| prefetch::at(from.wrapping_add(at)));
 }
 
 fn ask_to_write(to: *mut u8, bytes: usize) {
-    (0..bytes).step_by(LINE).for_each(|at| prefetch_write(to.wrapping_add(at)));
+    (0..bytes).step_by(LINE).for_each(|at| prefetch::to_write(to.wrapping_add(at)));
 }
 
 fn carry(from: *const u8, to: *mut u8, bytes: usize) {

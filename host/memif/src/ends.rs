@@ -6,16 +6,17 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 
 use arrayvec::ArrayVec;
 
+use crate::counters::Counters;
 use crate::event::Signal;
 use crate::ip::{self, Addresses, Answers, Fate, Framing};
-use crate::link::{Connection, Counters, Line, Mode, Shared, lock};
+use crate::link::{Connection, Line, Mode, Shared, lock};
 use crate::transfer::{Landing, Lie, RxRing, TxRing};
 
 /// Packets that are given to a ring in one go in IP mode.
@@ -113,6 +114,7 @@ pub struct Receiver {
     /// Readable when frames may have come. It waits for edges, so that nothing of the peer's is
     /// ever read.
     wake: OwnedFd,
+    counters: Arc<Counters>,
 }
 
 impl Receiver {
@@ -125,7 +127,8 @@ impl Receiver {
         watch(&wake, &shared.changed)?;
         let (view, debt) = (View::new(shared), Arc::clone(debt));
         let (index, queues) = (usize::from(index), usize::from(queues));
-        Ok(Self { view, debt, index, queues, first: 0, wake })
+        let counters = shared.counters.add();
+        Ok(Self { view, debt, index, queues, first: 0, wake, counters })
     }
 
     /// Waits for the ring's interrupts no more. The peer has the eventfd too, so that closing ours
@@ -194,17 +197,16 @@ impl Receiver {
             return 0;
         };
         let came = line.ring.with(|ring| ring.receive(most, landing));
-        let counters = &self.view.shared.counters;
+        let counters = &self.counters;
         match came {
             Ok(came) => {
-                let add = |counter: &AtomicU64, count| counter.fetch_add(count, Ordering::Relaxed);
                 if came.frames > 0 {
-                    add(&counters.rx_frames, came.frames as u64);
-                    add(&counters.rx_bytes, came.bytes);
+                    counters.rx_frames.add(came.frames as u64);
+                    counters.rx_bytes.add(came.bytes);
                 }
                 if came.errors > 0 || came.no_room {
-                    add(&counters.rx_errors, came.errors);
-                    add(&counters.rx_no_buffer, u64::from(came.no_room));
+                    counters.rx_errors.add(came.errors);
+                    counters.rx_no_buffer.add(u64::from(came.no_room));
                 }
                 came.frames
             }
@@ -240,7 +242,7 @@ impl Receiver {
     }
 
     pub(crate) fn counters(&self) -> Arc<Counters> {
-        Arc::clone(&self.view.shared.counters)
+        Arc::clone(&self.counters)
     }
 
     pub(crate) fn connection(&self) -> Option<Arc<Connection>> {
@@ -301,11 +303,13 @@ pub struct Sender {
     view: View,
     debt: Arc<Debt>,
     index: usize,
+    counters: Arc<Counters>,
 }
 
 impl Sender {
     fn new(shared: &Arc<Shared>, debt: Arc<Debt>, index: u16) -> Self {
-        Self { view: View::new(shared), debt, index: usize::from(index) }
+        let (view, index) = (View::new(shared), usize::from(index));
+        Self { view, debt, index, counters: shared.counters.add() }
     }
 
     /// Lets go of a peer that has left. To be called now and then where nothing is sent: its memory
@@ -333,7 +337,7 @@ impl Sender {
     }
 
     pub(crate) fn counters(&self) -> Arc<Counters> {
-        Arc::clone(&self.view.shared.counters)
+        Arc::clone(&self.counters)
     }
 
     pub(crate) fn connection(&self) -> Option<Arc<Connection>> {
@@ -395,7 +399,7 @@ impl Sender {
                     taken += 1;
                 }
                 Fate::Neither => {
-                    self.view.shared.counters.tx_errors.fetch_add(1, Ordering::Relaxed);
+                    self.counters.tx_errors.add(1);
                     taken += 1;
                 }
             }
@@ -411,16 +415,16 @@ impl Sender {
             return 0;
         };
         let sent = line.ring.with(|ring| ring.send(frames));
-        let counters = &self.view.shared.counters;
+        let counters = &self.counters;
         match sent {
             Ok(sent) => {
                 let frames = sent.taken as u64 - sent.errors;
-                counters.tx_frames.fetch_add(frames, Ordering::Relaxed);
-                counters.tx_bytes.fetch_add(sent.bytes, Ordering::Relaxed);
                 if sent.errors > 0 {
-                    counters.tx_errors.fetch_add(sent.errors, Ordering::Relaxed);
+                    counters.tx_errors.add(sent.errors);
                 }
                 if frames > 0 {
+                    counters.tx_frames.add(frames);
+                    counters.tx_bytes.add(sent.bytes);
                     self.debt.owes.store(true, Ordering::Release);
                 }
                 sent.taken

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use tracing::{info, warn};
 
+use crate::counters::Counters;
 use crate::handshake::{Joining, Pending, left};
 use crate::link::{Connection, LinkConfig, Role, Shared};
 use crate::message::Message;
@@ -96,6 +97,7 @@ impl Hub {
 pub(crate) struct Entry {
     pub config: LinkConfig,
     shared: Arc<Shared>,
+    counters: Arc<Counters>,
     pub phase: Phase,
 }
 
@@ -210,8 +212,8 @@ impl State {
             }
         }
         self.last += 1;
-        let phase = Phase::Alone(Instant::now());
-        self.links.insert(self.last, Entry { config, shared, phase });
+        let (counters, phase) = (shared.counters.add(), Phase::Alone(Instant::now()));
+        self.links.insert(self.last, Entry { config, shared, counters, phase });
         Ok(self.last)
     }
 
@@ -373,7 +375,7 @@ impl Entry {
         let LinkConfig { name, id, .. } = &self.config;
         let (rx, tx) = (connection.rx.len(), connection.tx.len());
         info!(port = name, id, peer = connection.peer, rx_rings = rx, tx_rings = tx, "memif is up");
-        self.shared.counters.connects.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        self.counters.connects.add(1);
         self.shared.explain("");
         self.phase = Phase::Joined(socket);
         self.shared.replace(Some(Arc::new(connection)));

@@ -10,6 +10,7 @@
 //! reads and atomics are left. Each block names its invariant.
 
 mod copier;
+mod counters;
 mod ends;
 mod event;
 #[cfg(any(test, feature = "fuzzing"))]
@@ -29,11 +30,12 @@ mod transfer;
 mod turnstile;
 
 pub use copier::{Copier, Job};
+pub use counters::Stats;
 pub use ends::{Receiver, Sender};
 #[cfg(feature = "fuzzing")]
 pub use fuzzing::memif as fuzz;
 pub use ip::Addresses;
-pub use link::{Link, LinkConfig, Mode, Role, Stats};
+pub use link::{Link, LinkConfig, Mode, Role};
 pub use message::SECRET_BYTES;
 pub use negotiation::{MAX_LOG2, MAX_SHARED_BYTES, MIN_LOG2};
 pub use offload::{Buffer, Dock, IN_FLIGHT, OffloadReceiver, OffloadSender};

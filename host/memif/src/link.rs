@@ -18,6 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::event::{EventfdFlags, eventfd};
 
+use crate::counters::{AllCounters, Stats};
 use crate::ends::{self, Receiver, Sender};
 use crate::hub::Hub;
 use crate::ip::Addresses;
@@ -96,48 +97,6 @@ impl LinkConfig {
     }
 }
 
-/// Frames that a link has carried since it was opened.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stats {
-    /// Frames received.
-    pub rx_frames: u64,
-    /// Their bytes.
-    pub rx_bytes: u64,
-    /// Frames that were malformed, or too long for our buffers.
-    pub rx_errors: u64,
-    /// Times that frames were left in the ring for want of a buffer.
-    pub rx_no_buffer: u64,
-    /// Frames sent.
-    pub tx_frames: u64,
-    /// Their bytes.
-    pub tx_bytes: u64,
-    /// Frames that are too long for the peer's rings.
-    pub tx_errors: u64,
-    /// Times that a peer came.
-    pub connects: u64,
-    /// Copies that were left to a [`Copier`](crate::Copier); what follows is of these.
-    pub copies_offloaded: u64,
-    /// Copies that it had no room for, so that the processor did them.
-    pub copies_full: u64,
-    /// Copies that it failed to do, so that the processor did them.
-    pub copies_failed: u64,
-}
-
-#[derive(Debug, Default)]
-pub(crate) struct Counters {
-    pub rx_frames: AtomicU64,
-    pub rx_bytes: AtomicU64,
-    pub rx_errors: AtomicU64,
-    pub rx_no_buffer: AtomicU64,
-    pub tx_frames: AtomicU64,
-    pub tx_bytes: AtomicU64,
-    pub tx_errors: AtomicU64,
-    pub connects: AtomicU64,
-    pub copies_offloaded: AtomicU64,
-    pub copies_full: AtomicU64,
-    pub copies_failed: AtomicU64,
-}
-
 /// A ring, its words by themselves, and the eventfd that wakes whoever empties it.
 #[derive(Debug)]
 pub(crate) struct Line<R> {
@@ -166,7 +125,7 @@ pub(crate) struct Shared {
     /// A worker caught the peer in a lie.
     lied: AtomicBool,
     hub: Arc<OwnedFd>,
-    pub counters: Arc<Counters>,
+    pub counters: AllCounters,
     /// Why there is no connection.
     trouble: Mutex<String>,
 }
@@ -184,7 +143,7 @@ impl Shared {
             changed: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
             lied: AtomicBool::new(false),
             hub,
-            counters: Arc::default(),
+            counters: AllCounters::default(),
             trouble: Mutex::new("nobody has come yet".into()),
         })
     }
@@ -258,21 +217,7 @@ impl Link {
 
     /// What it has carried.
     pub fn stats(&self) -> Stats {
-        let counters = &self.shared.counters;
-        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        Stats {
-            rx_frames: read(&counters.rx_frames),
-            rx_bytes: read(&counters.rx_bytes),
-            rx_errors: read(&counters.rx_errors),
-            rx_no_buffer: read(&counters.rx_no_buffer),
-            tx_frames: read(&counters.tx_frames),
-            tx_bytes: read(&counters.tx_bytes),
-            tx_errors: read(&counters.tx_errors),
-            connects: read(&counters.connects),
-            copies_offloaded: read(&counters.copies_offloaded),
-            copies_full: read(&counters.copies_full),
-            copies_failed: read(&counters.copies_failed),
-        }
+        self.shared.counters.sum()
     }
 }
 

@@ -14,14 +14,14 @@ use std::collections::VecDeque;
 use std::fmt::Debug;
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use arrayvec::ArrayVec;
 
 use crate::copier::{Copier, Job};
+use crate::counters::Counters;
 use crate::ends::{Receiver, Sender};
-use crate::link::{Connection, Counters};
+use crate::link::Connection;
 use crate::transfer::{Fit, Lie, Parts};
 use sluice_lanes::copy::copy;
 
@@ -127,9 +127,9 @@ impl<B> Flights<B> {
             }
         }
         let full = self.jobs.len() - count;
-        counters.copies_offloaded.fetch_add(count as u64, Ordering::Relaxed);
+        counters.copies_offloaded.add(count as u64);
         if full > 0 {
-            counters.copies_full.fetch_add(full as u64, Ordering::Relaxed);
+            counters.copies_full.add(full as u64);
         }
         self.jobs.clear();
         self.of.clear();
@@ -150,7 +150,7 @@ impl<B> Flights<B> {
                 // SAFETY: the frame is in flight still, so its memory is there, and the copy is
                 // over.
                 unsafe { copy(job.from, job.to, job.length as usize) };
-                counters.copies_failed.fetch_add(1, Ordering::Relaxed);
+                counters.copies_failed.add(1);
             }
             while frame.as_ref().is_some_and(|frame| frame.copies == 0) {
                 frame = frames.next();
@@ -192,10 +192,6 @@ impl<B> Drop for Flights<B> {
             let _ = ManuallyDrop::new(self.connection.take());
         }
     }
-}
-
-fn add(counter: &AtomicU64, count: u64) {
-    counter.fetch_add(count, Ordering::Relaxed);
 }
 
 /// The receiving end of a queue, in Ethernet mode.
@@ -265,11 +261,11 @@ impl<B: Buffer> OffloadReceiver<B> {
         }
         release.give(&connection);
         if count > 0 {
-            add(&counters.rx_frames, count as u64);
-            add(&counters.rx_bytes, bytes);
+            counters.rx_frames.add(count as u64);
+            counters.rx_bytes.add(bytes);
         }
         if errors > 0 {
-            add(&counters.rx_errors, errors);
+            counters.rx_errors.add(errors);
         }
         count
     }
@@ -306,7 +302,7 @@ impl<B: Buffer> OffloadReceiver<B> {
         }
         let Some(buffer) = &mut self.spare else {
             if line.ring.with(|ring| ring.waiting())? > 0 {
-                add(&self.end.counters().rx_no_buffer, 1);
+                self.end.counters().rx_no_buffer.add(1);
             }
             return Ok(false);
         };
@@ -395,8 +391,8 @@ impl<B: Buffer> OffloadSender<B> {
             self.end.owe();
         }
         if count > 0 {
-            add(&counters.tx_frames, count);
-            add(&counters.tx_bytes, bytes);
+            counters.tx_frames.add(count);
+            counters.tx_bytes.add(bytes);
         }
     }
 
@@ -461,7 +457,7 @@ impl<B: Buffer> OffloadSender<B> {
         let counters = self.end.counters();
         self.flights.begin(&counters);
         if refused > 0 {
-            add(&counters.tx_errors, refused as u64);
+            counters.tx_errors.add(refused as u64);
         }
         match lied {
             Some(lie) => self.end.leave(lie),

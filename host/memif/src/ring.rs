@@ -194,21 +194,26 @@ impl Ring {
     }
 
     /// Writes a descriptor.
-    #[inline]
     pub fn set_descriptor(&self, index: u16, to: Descriptor) {
+        let offset = u64::from(to.offset);
+        let second = if cfg!(target_endian = "little") { offset } else { offset << 32 };
+        self.set_length(index, to);
+        // SAFETY: the word is of a descriptor of the ring, and aligned.
+        unsafe { self.words(index).add(1).write_volatile(second) };
+    }
+
+    /// Writes a descriptor but for its offset, which stays.
+    #[inline]
+    pub fn set_length(&self, index: u16, to: Descriptor) {
         let (flags, region) = (u64::from(to.flags), u64::from(to.region));
-        let (length, offset) = (u64::from(to.length), u64::from(to.offset));
-        let (first, second) = if cfg!(target_endian = "little") {
-            (flags | region << 16 | length << 32, offset)
+        let length = u64::from(to.length);
+        let first = if cfg!(target_endian = "little") {
+            flags | region << 16 | length << 32
         } else {
-            (flags << 48 | region << 32 | length, offset << 32)
+            flags << 48 | region << 32 | length
         };
-        let words = self.words(index);
-        // SAFETY: both words are of a descriptor of the ring, and aligned.
-        unsafe {
-            words.write_volatile(first);
-            words.add(1).write_volatile(second);
-        }
+        // SAFETY: the word is of a descriptor of the ring, and aligned.
+        unsafe { self.words(index).write_volatile(first) };
     }
 }
 

@@ -9,23 +9,23 @@
 //! sends by, all of them always; so there head and tail differ by the ring's size in its own view.
 
 mod ahead;
+mod piece;
 
 use arrayvec::ArrayVec;
-use sluice_lanes::copy::{copy, prefetch, prefetch_write};
+use sluice_lanes::copy::copy;
+use sluice_lanes::prefetch;
 
 pub use ahead::{Fit, Parts};
 
+use self::piece::{Piece, Window};
 use crate::ring::{Descriptor, NEXT, Ring};
 
 /// Descriptors that are looked at in one go, and the most that a frame may be spread over.
 const WINDOW: usize = 64;
 /// Descriptors in a cache line.
 const LINE: u16 = 4;
-const CACHE_LINE: usize = 64;
 /// So many frames ahead of the one that is received, whole frames are prefetched.
-const FRAMES_AHEAD: usize = 2;
-/// The most bytes of a frame that are prefetched.
-const PREFETCHED: usize = 2048;
+const FRAMES_AHEAD: u16 = 2;
 
 /// A peer said what cannot be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -93,34 +93,14 @@ impl Buffers {
         (bytes.div_ceil(64) | 1) * 64
     }
 
+    /// Says in each descriptor where its buffer lies.
+    fn name(self, ring: &Ring) {
+        (0..ring.size()).for_each(|index| ring.set_descriptor(index, self.of(index)));
+    }
+
     fn of(self, slot: u16) -> Descriptor {
         let offset = self.first + u32::from(slot) * Self::stride(self.bytes);
         Descriptor { flags: 0, region: 0, length: self.bytes, offset }
-    }
-}
-
-/// A checked descriptor: memory that may be accessed.
-#[derive(Clone, Copy, Debug)]
-struct Piece {
-    /// Null if the descriptor named no memory.
-    at: *mut u8,
-    said: Descriptor,
-}
-
-/// Checks a copy of a descriptor.
-#[inline]
-fn piece(ring: &Ring, said: Descriptor) -> Piece {
-    let region = ring.regions().get(usize::from(said.region));
-    let at = region.and_then(|region| region.at(said.offset, said.length));
-    Piece { at: at.unwrap_or(std::ptr::null_mut()), said }
-}
-
-/// Prefetches the cache lines of a received frame behind the first, which was prefetched before.
-/// They lie in another core's cache, and the hardware prefetcher begins anew with each frame.
-#[inline]
-fn prefetch_rest(piece: &Piece) {
-    for line in (CACHE_LINE..PREFETCHED.min(piece.said.length as usize)).step_by(CACHE_LINE) {
-        prefetch(piece.at.wrapping_add(line));
     }
 }
 
@@ -134,6 +114,7 @@ pub struct RxRing {
     taken: u16,
     /// The peer's index when it was last looked at.
     seen: u16,
+    window: Window,
     /// Ours, if we are the client.
     buffers: Option<Buffers>,
 }
@@ -141,21 +122,25 @@ pub struct RxRing {
 impl RxRing {
     /// A fresh ring, of a client with its buffers, or of a server.
     pub fn new(ring: Ring, buffers: Option<Buffers>) -> Self {
-        let new = Self { ring, next: 0, taken: 0, seen: 0, buffers };
+        let new = Self { ring, next: 0, taken: 0, seen: 0, window: Window::new(), buffers };
         new.ring.want_interrupts(false);
         match buffers {
-            Some(_) => new.lend(0, new.ring.size()),
+            Some(buffers) => {
+                buffers.name(&new.ring);
+                new.ring.set_head(new.ring.size());
+            }
             None => new.ring.set_tail(0),
         }
         new
     }
 
-    /// Lends the buffers of so many descriptors.
+    /// Lends the buffers of so many descriptors again. Where each lies its descriptor says still;
+    /// a server that wrote something else there misleads itself alone.
     fn lend(&self, from: u16, count: u16) {
         let Some(buffers) = self.buffers else { return };
         for index in 0..count {
             let index = from.wrapping_add(index);
-            self.ring.set_descriptor(index, buffers.of(self.ring.slot(index)));
+            self.ring.set_length(index, buffers.of(self.ring.slot(index)));
         }
         self.ring.set_head(from.wrapping_add(count));
     }
@@ -181,17 +166,13 @@ impl RxRing {
     fn piece(&self, index: u16) -> Piece {
         let said = self.ring.descriptor(index);
         match self.buffers {
-            None => piece(&self.ring, said),
+            None => Piece::of(&self.ring, said),
             // Where our buffers are we know; how much is in one the server says.
             Some(buffers) => {
                 let own = buffers.of(self.ring.slot(index));
                 let fits = said.length <= own.length;
                 let said = Descriptor { flags: said.flags, length: said.length, ..own };
-                if fits {
-                    piece(&self.ring, said)
-                } else {
-                    Piece { at: std::ptr::null_mut(), said }
-                }
+                if fits { Piece::of(&self.ring, said) } else { Piece::nowhere(said) }
             }
         }
     }
@@ -205,17 +186,15 @@ impl RxRing {
             return Ok(came);
         }
         let window = waiting.min(WINDOW as u16);
-        let mut pieces = ArrayVec::<Piece, WINDOW>::new();
-        for index in 0..window {
-            let piece = self.piece(self.next.wrapping_add(index));
-            prefetch(piece.at);
-            pieces.push(piece);
-        }
-        pieces.iter().take(FRAMES_AHEAD).for_each(prefetch_rest);
+        self.look(window);
+        (0..window.min(FRAMES_AHEAD)).for_each(|index| self.prefetch_rest(index));
         let mut used = 0;
         let (mut length, mut bad) = (0, false);
-        for (index, piece) in pieces.iter().enumerate() {
-            pieces.get(index + FRAMES_AHEAD).into_iter().for_each(prefetch_rest);
+        for index in 0..window {
+            if index + FRAMES_AHEAD < window {
+                self.prefetch_rest(index + FRAMES_AHEAD);
+            }
+            let piece = self.window.get(self.next.wrapping_add(index));
             if came.frames == most {
                 break;
             }
@@ -252,7 +231,6 @@ impl RxRing {
             let full = usize::from(window) == WINDOW || waiting == self.ring.size();
             return if full { Err(Lie::Chain) } else { Ok(came) };
         }
-        let used = used as u16;
         let before = self.next;
         self.next = before.wrapping_add(used);
         match self.buffers {
@@ -263,30 +241,30 @@ impl RxRing {
         Ok(came)
     }
 
-    /// Asks for what the next call will read, as much as this one did: data of the next
-    /// descriptors, which the call before asked for, and the descriptors behind them.
+    /// Reads the next descriptors, as far as `count` of them, and asks for their data.
     #[inline]
-    fn look_ahead(&self, used: u16, waiting: u16) {
-        for index in 0..used.min(waiting) {
-            prefetch(self.piece(self.next.wrapping_add(index)).at);
-        }
-        for index in (used..waiting.min(2 * used)).step_by(usize::from(LINE)) {
-            prefetch(self.ring.place(self.next.wrapping_add(index)));
+    fn look(&mut self, count: u16) {
+        for index in self.window.lacks(self.next, count) {
+            let piece = self.piece(index);
+            prefetch::at(piece.at);
+            self.window.put(index, piece);
         }
     }
-}
 
-/// Descriptors that were looked at, from the one behind so many of a call on.
-struct Ahead {
-    first: u16,
-    pieces: ArrayVec<Piece, WINDOW>,
-}
-
-impl Ahead {
-    /// Whether all of them are used.
+    /// Asks for the rest of the frame of a descriptor that was read.
     #[inline]
-    fn is_over(&self, used: u16) -> bool {
-        usize::from(used - self.first) >= self.pieces.len()
+    fn prefetch_rest(&self, index: u16) {
+        self.window.get(self.next.wrapping_add(index)).prefetch_rest();
+    }
+
+    /// Asks for what the next call will need, as much as this one did: data of the next
+    /// descriptors, which the call before asked for, and the descriptors behind them.
+    #[inline]
+    fn look_ahead(&mut self, used: u16, waiting: u16) {
+        self.look(used.min(waiting));
+        for index in (used..waiting.min(2 * used)).step_by(usize::from(LINE)) {
+            prefetch::at(self.ring.place(self.next.wrapping_add(index)));
+        }
     }
 }
 
@@ -300,6 +278,7 @@ pub struct TxRing {
     reserved: u16,
     /// Descriptors behind these that can be filled, as was last seen.
     free: u16,
+    window: Window,
     /// Ours, if we are the client.
     buffers: Option<Buffers>,
 }
@@ -308,10 +287,13 @@ impl TxRing {
     /// A fresh ring, of a client with its buffers, or of a server.
     pub fn new(ring: Ring, buffers: Option<Buffers>) -> Self {
         match buffers {
-            Some(_) => ring.set_head(0),
+            Some(buffers) => {
+                buffers.name(&ring);
+                ring.set_head(0);
+            }
             None => ring.set_tail(0),
         }
-        Self { ring, next: 0, reserved: 0, free: 0, buffers }
+        Self { ring, next: 0, reserved: 0, free: 0, window: Window::new(), buffers }
     }
 
     /// Descriptors that can be filled.
@@ -327,8 +309,8 @@ impl TxRing {
     #[inline]
     fn piece(&self, index: u16) -> Piece {
         match self.buffers {
-            None => piece(&self.ring, self.ring.descriptor(index)),
-            Some(buffers) => piece(&self.ring, buffers.of(self.ring.slot(index))),
+            None => Piece::of(&self.ring, self.ring.descriptor(index)),
+            Some(buffers) => Piece::of(&self.ring, buffers.of(self.ring.slot(index))),
         }
     }
 
@@ -344,17 +326,16 @@ impl TxRing {
         }
         let mut free = self.free;
         let mut sent = Sent::default();
-        let mut window = Ahead { first: 0, pieces: ArrayVec::new() };
         let all = frames.len();
         let mut used = 0_u16;
         for (index, frame) in frames.enumerate() {
             let first = self.next.wrapping_add(used);
-            if window.is_over(used) {
-                self.look_at(&mut window, used, (all - index).min(usize::from(free - used)));
+            let left = (free - used).min((all - index).min(WINDOW) as u16);
+            if first == self.window.until {
+                self.look(first, left);
             }
-            let one = window.pieces.get(usize::from(used - window.first)).copied();
-            let one = one.filter(|one| one.said.length as usize >= frame.len());
-            let Some(one) = one else {
+            let one = self.window.get(first);
+            if left == 0 || (one.said.length as usize) < frame.len() {
                 let mut spread = self.spread(frame, first, free - used)?;
                 if spread.is_none() {
                     // More may have been given back since; less is a lie, and some are filled.
@@ -375,10 +356,11 @@ impl TxRing {
                     break;
                 };
                 used += count;
+                self.window.until = first.wrapping_add(count);
                 sent.taken += 1;
                 sent.bytes += frame.len() as u64;
                 continue;
-            };
+            }
             if one.at.is_null() {
                 return Err(Lie::Buffer);
             }
@@ -386,7 +368,7 @@ impl TxRing {
             // frame at least; the frame is private, so they do not overlap.
             unsafe { copy(frame.as_ptr(), one.at, frame.len()) };
             let length = frame.len() as u32;
-            self.ring.set_descriptor(first, Descriptor { flags: 0, length, ..one.said });
+            self.ring.set_length(first, Descriptor { flags: 0, length, ..one.said });
             used += 1;
             sent.taken += 1;
             sent.bytes += frame.len() as u64;
@@ -403,28 +385,23 @@ impl TxRing {
         Ok(sent)
     }
 
-    /// Looks at the next descriptors, `count` of them at most, from the one behind `used` on, and
-    /// asks for their buffers.
+    /// Reads descriptors from `first` on, as far as `count` of them, and asks for their buffers.
     #[inline]
-    fn look_at(&self, window: &mut Ahead, used: u16, count: usize) {
-        window.first = used;
-        window.pieces.clear();
-        for index in 0..count.min(WINDOW) as u16 {
-            let piece = self.piece(self.next.wrapping_add(used + index));
-            prefetch_write(piece.at);
-            window.pieces.push(piece);
+    fn look(&mut self, first: u16, count: u16) {
+        for index in self.window.lacks(first, count) {
+            let piece = self.piece(index);
+            prefetch::to_write(piece.at);
+            self.window.put(index, piece);
         }
     }
 
     /// Asks for what the next call will write, as much as this one did: the next buffers, whose
     /// descriptors the call before asked for, and the descriptors behind them.
     #[inline]
-    fn look_ahead(&self, used: u16) {
-        for index in 0..used.min(self.free) {
-            prefetch_write(self.piece(self.next.wrapping_add(index)).at);
-        }
+    fn look_ahead(&mut self, used: u16) {
+        self.look(self.next, used.min(self.free).min(WINDOW as u16));
         for index in (used..self.free.min(2 * used)).step_by(usize::from(LINE)) {
-            prefetch_write(self.ring.place(self.next.wrapping_add(index)));
+            prefetch::to_write(self.ring.place(self.next.wrapping_add(index)));
         }
     }
 
@@ -455,7 +432,7 @@ impl TxRing {
             let flags = if rest.is_empty() { 0 } else { NEXT };
             let length = part.len() as u32;
             let to = Descriptor { flags, length, ..piece.said };
-            self.ring.set_descriptor(first.wrapping_add(index as u16), to);
+            self.ring.set_length(first.wrapping_add(index as u16), to);
         }
         Ok(Some(pieces.len() as u16))
     }

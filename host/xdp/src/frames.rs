@@ -114,7 +114,7 @@ impl Frames {
     /// Asks for the first cache line at an address, wherever it is.
     #[inline]
     pub fn prefetch(&self, address: u64) {
-        sluice_lanes::copy::prefetch(self.memory.map.start().wrapping_add(address as usize));
+        sluice_lanes::prefetch::at(self.memory.map.start().wrapping_add(address as usize));
     }
 }
 

@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use sluice_dpdk::ticks;
-use sluice_lanes::copy::{copy, prefetch, prefetch_write};
+use sluice_lanes::copy::copy;
+use sluice_lanes::prefetch;
 
 /// Bytes from one buffer to the next, as our driver lays them out.
 const STRIDE: usize = 2112;
@@ -77,7 +78,7 @@ impl Ring {
     fn prefetch_frame(&self, index: u64) {
         let length = self.length(index).load(Ordering::Relaxed) as usize;
         for line in (0..length.min(STRIDE)).step_by(LINE) {
-            prefetch(self.buffer(index).wrapping_add(line));
+            prefetch::at(self.buffer(index).wrapping_add(line));
         }
     }
 
@@ -100,7 +101,7 @@ impl Ring {
         if count == 0 {
             return 0;
         }
-        (0..count).for_each(|at| prefetch(self.buffer(end.next + at)));
+        (0..count).for_each(|at| prefetch::at(self.buffer(end.next + at)));
         (0..count.min(FRAMES_AHEAD)).for_each(|at| self.prefetch_frame(end.next + at));
         for (at, frame) in (0..count).zip(frames.iter_mut()) {
             if at + FRAMES_AHEAD < count {
@@ -113,7 +114,7 @@ impl Ring {
         }
         end.next += count;
         self.indexes[1].0[0].store(end.next, Ordering::Release);
-        self.look_ahead(end.next, end.seen - end.next, prefetch);
+        self.look_ahead(end.next, end.seen - end.next, prefetch::at);
         count as usize
     }
 
@@ -127,7 +128,7 @@ impl Ring {
         if count == 0 {
             return 0;
         }
-        (0..count).for_each(|at| prefetch_write(self.buffer(end.next + at)));
+        (0..count).for_each(|at| prefetch::to_write(self.buffer(end.next + at)));
         for (at, frame) in (0..count).zip(frames) {
             // SAFETY: as in `receive`: the other end does not touch one that is empty.
             unsafe { copy(frame.as_ptr(), self.buffer(end.next + at), size) };
@@ -135,7 +136,7 @@ impl Ring {
         }
         end.next += count;
         self.indexes[0].0[0].store(end.next, Ordering::Release);
-        self.look_ahead(end.next, room(end), prefetch_write);
+        self.look_ahead(end.next, room(end), prefetch::to_write);
         count as usize
     }
 }

@@ -8,7 +8,7 @@ use arrayvec::ArrayVec;
 
 use super::{Lie, Piece, RxRing, TxRing, WINDOW};
 use crate::ring::{Descriptor, NEXT};
-use sluice_lanes::copy::{prefetch, prefetch_write};
+use sluice_lanes::prefetch;
 
 /// So many descriptors ahead, buffers are asked for: short frames the processor copies.
 const AHEAD: u16 = 16;
@@ -53,7 +53,7 @@ impl RxRing {
         parts.clear();
         let ahead = self.next.wrapping_add(self.taken);
         let mut taken = Taken::default();
-        prefetch(self.piece(ahead.wrapping_add(AHEAD)).at);
+        prefetch::at(self.piece(ahead.wrapping_add(AHEAD)).at);
         let mut known = self.seen.wrapping_sub(ahead);
         let mut index = 0;
         loop {
@@ -96,6 +96,7 @@ impl RxRing {
         debug_assert!(slots <= self.taken);
         let before = self.next;
         self.next = before.wrapping_add(slots);
+        self.window.until = self.next;
         self.taken -= slots;
         match self.buffers {
             Some(_) => self.lend(before.wrapping_add(self.ring.size()), slots),
@@ -112,7 +113,7 @@ impl TxRing {
             return Ok(Fit::Never);
         }
         let ahead = self.next.wrapping_add(self.reserved);
-        prefetch_write(self.piece(ahead.wrapping_add(AHEAD)).at);
+        prefetch::to_write(self.piece(ahead.wrapping_add(AHEAD)).at);
         let (mut room, mut pieces) = (0, ArrayVec::<Piece, WINDOW>::new());
         while room < length {
             let count = pieces.len() as u16;
@@ -142,7 +143,7 @@ impl TxRing {
             let flags = if left > 0 { NEXT } else { 0 };
             let said = Descriptor { flags, length: part as u32, ..piece.said };
             parts.push(Part { at: piece.at, length: part as u32 });
-            self.ring.set_descriptor(ahead.wrapping_add(index as u16), said);
+            self.ring.set_length(ahead.wrapping_add(index as u16), said);
         }
         let count = parts.len() as u16;
         self.reserved += count;
@@ -154,6 +155,7 @@ impl TxRing {
     pub fn publish(&mut self, slots: u16) {
         debug_assert!(slots <= self.reserved);
         self.next = self.next.wrapping_add(slots);
+        self.window.until = self.next;
         self.reserved -= slots;
         match self.buffers {
             Some(_) => self.ring.set_head(self.next),
