@@ -117,30 +117,74 @@ impl Capture {
 /// # Errors
 /// When tshark fails.
 pub fn judge(file: &Path) -> Result<Verdict, LabError> {
-    let good_tcp = "tcp.checksum.status==1 || tcp.checksum.ffff";
-    let filters = [BAD, good_tcp, "udp.checksum.status==1", "udp.checksum==0"];
-    let [wrong, good_tcp, good_udp, zero_udp] = counts(file, filters)?;
-    let worst = if wrong == 0 { None } else { Some(first(file, BAD)?) };
-    Ok(Verdict { bad: wrong, worst, good_tcp, good_udp, zero_udp })
+    judge_and(file, []).map(|(verdict, [])| verdict)
 }
 
-/// How many frames of a capture match each display filter; tshark reads it once. A filter here has
-/// no comma.
-fn counts<const N: usize>(file: &Path, filters: [&str; N]) -> Result<[u64; N], LabError> {
+/// As [`judge`], and how many frames match each of some display filters, as [`counts`] says.
+///
+/// # Errors
+/// When tshark fails.
+pub fn judge_and<const N: usize>(
+    file: &Path,
+    filters: [&str; N],
+) -> Result<(Verdict, [u64; N]), LabError> {
+    let good_tcp = "tcp.checksum.status==1 || tcp.checksum.ffff";
+    let own = [BAD, good_tcp, "udp.checksum.status==1", "udp.checksum==0"];
+    let found = numbers(file, &[], &[&own[..], &filters].concat())?;
+    let (own, more) = found.split_at(own.len());
+    let (&[bad, good_tcp, good_udp, zero_udp], Ok(more)) = (own, more.try_into()) else {
+        return Err(LabError::Wrong(format!("tshark counted {found:?}")));
+    };
+    let worst = if bad == 0 { None } else { Some(first(file, BAD)?) };
+    Ok((Verdict { bad, worst, good_tcp, good_udp, zero_udp }, more))
+}
+
+/// How many frames of a capture match each display filter. tshark reads it once: it takes half a
+/// second to begin. A filter here has no comma.
+///
+/// # Errors
+/// When tshark fails.
+pub fn counts<const N: usize>(file: &Path, filters: [&str; N]) -> Result<[u64; N], LabError> {
+    counts_with(file, &[], filters)
+}
+
+/// As [`counts`], with further options of tshark.
+///
+/// # Errors
+/// When tshark fails.
+pub fn counts_with<const N: usize>(
+    file: &Path,
+    more: &[&str],
+    filters: [&str; N],
+) -> Result<[u64; N], LabError> {
+    let found = numbers(file, more, &filters)?;
+    let wrong = |found| LabError::Wrong(format!("tshark counted {found:?}"));
+    found.try_into().map_err(wrong)
+}
+
+/// How many frames of a capture match a display filter.
+///
+/// # Errors
+/// When tshark fails.
+pub fn count(file: &Path, filter: &str) -> Result<u64, LabError> {
+    counts(file, [filter]).map(|[count]| count)
+}
+
+/// How many frames match each filter: as many numbers as there are filters.
+fn numbers(file: &Path, more: &[&str], filters: &[&str]) -> Result<Vec<u64>, LabError> {
     let mut command = Command::new("timeout");
-    command.args(["120", "tshark", "-n", "-q", "-r"]).arg(file).args(VERIFY);
+    command.args(["120", "tshark", "-n", "-q", "-r"]).arg(file).args(VERIFY).args(more);
     command.args(["-z", &format!("io,stat,0,{}", filters.join(","))]);
     let shown = process::run(&mut command)?.ok()?.stdout;
     // One row, for all of the time: `| 0.000 <> 0.920 |`, then frames and bytes of each filter. A
     // capture without a frame has none.
     let Some(row) = shown.lines().find(|line| line.contains(" <> ")) else {
-        return Ok([0; N]);
+        return Ok(vec![0; filters.len()]);
     };
     let frames = row.split('|').skip(2).step_by(2).map(|field| field.trim().parse().ok());
-    let frames: Option<Vec<u64>> = frames.take(N).collect();
-    let unreadable =
-        || LabError::Unreadable { what: "tshark's statistics".to_owned(), text: shown.clone() };
-    frames.and_then(|frames| frames.try_into().ok()).ok_or_else(unreadable)
+    let frames: Option<Vec<u64>> = frames.take(filters.len()).collect();
+    let what = || "tshark's statistics".to_owned();
+    frames.ok_or_else(|| LabError::Unreadable { what: what(), text: shown })
 }
 
 /// The first frame of a capture that matches a display filter, in words and in bytes.
@@ -151,24 +195,4 @@ fn first(file: &Path, filter: &str) -> Result<String, LabError> {
     let shown = process::run(&mut command)?.ok()?.stdout;
     let mut parts = shown.split("\n\n");
     Ok(parts.by_ref().take(2).collect::<Vec<_>>().join("\n"))
-}
-
-/// How many frames of a capture match a display filter.
-///
-/// # Errors
-/// When tshark fails.
-pub fn count(file: &Path, filter: &str) -> Result<u64, LabError> {
-    count_with(file, &[], filter)
-}
-
-/// As [`count`], with further options of tshark.
-///
-/// # Errors
-/// When tshark fails.
-pub fn count_with(file: &Path, more: &[&str], filter: &str) -> Result<u64, LabError> {
-    let mut command = Command::new("timeout");
-    command.args(["120", "tshark", "-n", "-r"]).arg(file).args(VERIFY).args(more);
-    command.args(["-Y", filter]);
-    command.args(["-T", "fields", "-e", "frame.number"]);
-    Ok(process::run(&mut command)?.ok()?.stdout.lines().count() as u64)
 }

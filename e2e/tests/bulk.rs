@@ -3,7 +3,7 @@
 //! that what it sent shows complete at the far end, where tshark judges it.
 
 use sluice_e2e::bed::REALS;
-use sluice_e2e::capture::{BAD, Capture, count, judge};
+use sluice_e2e::capture::{BAD, Capture, count, counts, judge_and};
 use sluice_e2e::error::expect;
 use sluice_e2e::family::{FAMILIES, endpoint, url};
 use sluice_e2e::load::{Until, download_sha256, iperf3_tcp, upload_sha256};
@@ -92,9 +92,9 @@ fn jumbo(fixture: &Fixture, family: Family) -> Result<(), LabError> {
     }
     fixture.peer(&["udp-probe", &endpoint(vip, ECHO_PORT), "9", "8900"])?.ok()?;
     let file = at_client.stop()?;
-    let verdict = judge(&file)?;
+    let whole = "udp && frame.len > 8900 && !ip.flags.mf == 1";
+    let (verdict, [back]) = judge_and(&file, [whole])?;
     expect(verdict.bad == 0 && verdict.good_tcp > 100, || format!("{verdict:?}"))?;
-    let back = count(&file, "udp && frame.len > 8900 && !ip.flags.mf == 1")?;
     expect(back == 18, || format!("{back} of 9 datagrams and their answers were whole"))?;
     for file in at_reals {
         let sent = count(&file.stop()?, "tcp.len > 8000")?;
@@ -164,7 +164,7 @@ fn bulk(fixture: &mut Fixture, mode: Mode, outer: Family) -> Result<(), LabError
         let (file, mac) = (file.stop()?, bed.director.mac(port)?);
         // What an error quotes is not whole, so that tshark's sum over it says nothing.
         let own = format!("eth.src == {mac} && !icmp && !icmpv6");
-        let (all, wrong) = (count(&file, &own)?, count(&file, &format!("{own} && ({BAD})"))?);
+        let [all, wrong] = counts(&file, [&own, &format!("{own} && ({BAD})")])?;
         let past = side == "client" && mode.answers_past();
         expect(wrong == 0 && (all > 100 || past), || {
             format!("at the {side}: {wrong} of {all} frames of the director are wrong")

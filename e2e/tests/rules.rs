@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::thread::JoinHandle;
 
 use sluice_e2e::bed::REALS;
-use sluice_e2e::capture::{Capture, count};
+use sluice_e2e::capture::{Capture, counts};
 use sluice_e2e::error::expect;
 use sluice_e2e::family::{FAMILIES, url};
 use sluice_e2e::load::{Until, curl, download_sha256, iperf3_tcp};
@@ -204,8 +204,8 @@ fn any_protocol_by_direct_routing() {
             let file = capture.stop()?;
             // The kernel there knows neither and says so, with a quotation.
             let own = "!icmp && !icmpv6";
-            let sent = |protocol: &str| count(&file, &format!("{protocol} && {own}"));
-            let (gre, esp) = (sent("gre")?, sent("esp")?);
+            let sent = ["gre", "esp"].map(|protocol| format!("{protocol} && {own}"));
+            let [gre, esp] = counts(&file, sent.each_ref().map(|filter| &**filter))?;
             expect(gre == 5 && esp == 5, || format!("{family}: {gre} GRE and {esp} ESP of 5"))?;
         }
         Ok(())

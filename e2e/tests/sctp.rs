@@ -5,7 +5,7 @@
 //! bound to one address each: an association of several would have ways past the service.
 
 use sluice_e2e::bed::REALS;
-use sluice_e2e::capture::{Capture, count_with};
+use sluice_e2e::capture::{Capture, counts_with};
 use sluice_e2e::error::expect;
 use sluice_e2e::web::start_script;
 use sluice_e2e::{Bed, Family, LabError, Mode, Real, wait_until};
@@ -90,10 +90,15 @@ fn associate(fixture: &mut Fixture, mode: Mode, family: Family) -> Result<(), La
         probe(fixture, mode, family)?;
     }
     for (side, file) in [("client", client_side.stop()?), ("real server", real_side.stop()?)] {
-        let seen = |filter: &str| count_with(&file, &["-o", "sctp.checksum:CRC 32c"], filter);
-        let (bad, good) = (seen("sctp.checksum.status == 0")?, seen("sctp.checksum.status == 1")?);
-        let (aborts, opened) = (seen("sctp.chunk_type == 6")?, seen("sctp.chunk_type == 1")?);
-        let closed = seen("sctp.chunk_type == 14")?;
+        let filters = [
+            "sctp.checksum.status == 0",
+            "sctp.checksum.status == 1",
+            "sctp.chunk_type == 6",
+            "sctp.chunk_type == 1",
+            "sctp.chunk_type == 14",
+        ];
+        let [bad, good, aborts, opened, closed] =
+            counts_with(&file, &["-o", "sctp.checksum:CRC 32c"], filters)?;
         let right = bad == 0 && good > 80 && aborts == 0 && opened > 0 && closed == opened;
         expect(right, || {
             let ends = format!("{opened} opened, {closed} closed, {aborts} aborted");

@@ -1,7 +1,7 @@
 //! Source NAT: real servers reach a web server, a DNS server and hosts outside, by ping too, under
 //! an address of the pool; what maps to what is seen by reflecting hosts outside.
 
-use sluice_e2e::capture::{Capture, count, judge};
+use sluice_e2e::capture::{Capture, counts, judge_and};
 use sluice_e2e::director::program;
 use sluice_e2e::error::expect;
 use sluice_e2e::family::{FAMILIES, endpoint, url};
@@ -119,13 +119,12 @@ fn reaches(fixture: &mut Fixture) -> Result<(), LabError> {
         expect(got == sum, || format!("sent {sum}, got {got}"))?;
     }
     let file = seen.stop()?;
-    let verdict = judge(&file)?;
-    expect(verdict.bad == 0 && verdict.good_tcp > 100, || format!("{verdict:?}"))?;
     let inside = "ip.addr == 192.0.2.0/24 || (ipv6.addr == 2001:db8:2::/64)";
-    let leaked = count(&file, inside)?;
+    let pings = "icmp.type == 8 || icmpv6.type == 128";
+    let (verdict, [leaked, pings]) = judge_and(&file, [inside, pings])?;
+    expect(verdict.bad == 0 && verdict.good_tcp > 100, || format!("{verdict:?}"))?;
     expect(leaked == 0, || format!("{leaked} frames of inside addresses were seen outside"))?;
     // 3 real servers, 4 pings each, in both families.
-    let pings = count(&file, "icmp.type == 8 || icmpv6.type == 128")?;
     expect(pings == 24, || format!("{pings} of 24 pings came out"))
 }
 
@@ -248,8 +247,8 @@ fn strangers(fixture: &mut Fixture) -> Result<(), LabError> {
         let said = fixture.bed.reals[0].run(&peer.to_string_lossy(), &args)?.ok()?.stdout;
         let file = seen.stop()?;
         let lost: Vec<&str> = said.lines().filter(|line| !line.ends_with(" answered")).collect();
-        let carried = |way: &str| count(&file, &format!("udp.{way} == {ECHO_PORT}"));
-        let (asked, answered) = (carried("dstport")?, carried("srcport")?);
+        let carried = ["dstport", "srcport"].map(|way| format!("udp.{way} == {ECHO_PORT}"));
+        let [asked, answered] = counts(&file, carried.each_ref().map(|filter| &**filter))?;
         expect(lost.is_empty() && said.lines().count() == STRANGERS, || {
             format!("{lost:?}; outside, there were {asked} questions and {answered} answers")
         })?;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
-use sluice_e2e::capture::{Capture, count, judge};
+use sluice_e2e::capture::{Capture, counts, judge_and};
 use sluice_e2e::error::expect;
 use sluice_e2e::family::{FAMILIES, url};
 use sluice_e2e::lab::End;
@@ -71,14 +71,17 @@ fn names(fixture: &mut Fixture, endpoint_independent: bool) -> Result<(), LabErr
             )),
             Err(_) => error,
         })?;
-        let verdict = judge(&file)?;
-        expect(verdict.bad == 0 && verdict.good_udp >= 1800, || format!("{verdict:?}"))?;
         let ip = if family == Family::V4 { "ip" } else { "ipv6" };
         let asked = "dns.flags.response == 0";
         let ours = format!("{ip}.src == {}", pool(family));
-        let sent = count(&file, &format!("udp && {asked} && {ours}"))?;
-        let streams = count(&file, &format!("tcp && {asked} && {ours}"))?;
-        let leaked = count(&file, &format!("{asked} && !({ours})"))?;
+        let filters = [
+            format!("udp && {asked} && {ours}"),
+            format!("tcp && {asked} && {ours}"),
+            format!("{asked} && !({ours})"),
+        ];
+        let (verdict, [sent, streams, leaked]) =
+            judge_and(&file, filters.each_ref().map(|f| &**f))?;
+        expect(verdict.bad == 0 && verdict.good_udp >= 1800, || format!("{verdict:?}"))?;
         expect(sent == 900 && streams > 0 && leaked == 0, || {
             format!("{family}: {sent} by UDP, {streams} by TCP, {leaked} not from the pool")
         })?;
@@ -104,8 +107,8 @@ fn ask_all(fixture: &Fixture, family: Family, list: &Path) -> Result<(), LabErro
 
 /// Questions and answers by UDP in a capture.
 fn heard(file: &Path) -> Result<(u64, u64), LabError> {
-    let of = |response: u8| count(file, &format!("udp && dns.flags.response == {response}"));
-    Ok((of(0)?, of(1)?))
+    let of = ["udp && dns.flags.response == 0", "udp && dns.flags.response == 1"];
+    counts(file, of).map(|[asked, answered]| (asked, answered))
 }
 
 /// The source ports of the UDP datagrams that match a filter.

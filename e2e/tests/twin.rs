@@ -2,7 +2,7 @@
 //! balanced: ARP, ping, an ssh-like service.
 
 use sluice_e2e::bed::ADMIN_PORT;
-use sluice_e2e::capture::{BAD, Capture, count};
+use sluice_e2e::capture::{BAD, Capture, count, counts};
 use sluice_e2e::error::expect;
 use sluice_e2e::load::{download_sha256, ping, upload_sha256, wrk};
 use sluice_e2e::web::{self, SINK_PORT};
@@ -68,11 +68,14 @@ fn the_kernel_carries_bulk_through_the_twin() {
         let mac = here.mac("back")?;
         let (port, twin, far) = (port.stop()?, twin.stop()?, far.stop()?);
         let large = |way: &str| format!("frame.len > 10000 && eth.{way} == {mac}");
-        for (file, way) in [(&port, "dst"), (&twin, "dst"), (&twin, "src")] {
-            expect(count(file, &large(way))? > 0, || format!("no super-packet: {way} {file:?}"))?;
-        }
+        let (came, went) = (large("dst"), large("src"));
+        let at_port = count(&port, &came)?;
+        let at_twin = counts(&twin, [&came, &went])?;
+        expect(at_port > 0 && at_twin.iter().all(|count| *count > 0), || {
+            format!("super-packets: {at_port} came by the port, at the twin {at_twin:?}")
+        })?;
         let own = format!("eth.src == {mac}");
-        let (all, wrong) = (count(&far, &own)?, count(&far, &format!("{own} && ({BAD})"))?);
+        let [all, wrong] = counts(&far, [&own, &format!("{own} && ({BAD})")])?;
         expect(wrong == 0 && all > 1000, || format!("{wrong} of {all} frames are wrong"))
     });
 }

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use sluice_e2e::capture::{count, judge};
+use sluice_e2e::capture::judge_and;
 use sluice_e2e::error::expect;
 use sluice_e2e::process::run;
 use sluice_e2e::{LabError, Running, wait_until};
@@ -128,7 +128,6 @@ fn goes_and_comes(ground: &mut Ground, program: &Path) -> Result<(), LabError> {
 }
 
 fn judge_answers(ground: &Ground, file: &Path) -> Result<(), LabError> {
-    let verdict = judge(file)?;
     let mac = ground.space.mac("tfront")?;
     let link = format!("eth.src == {mac} && eth.dst == {ROUTER_MAC}");
     let link = if ground.shape.ip { "eth" } else { &*link };
@@ -136,7 +135,7 @@ fn judge_answers(ground: &Ground, file: &Path) -> Result<(), LabError> {
         "{link} && ip.src == {VIP} && udp.srcport == {PORT} \
          && ip.dst == 203.0.113.0/24 && udp.dstport >= 1024 && udp.length == 26"
     );
-    let (all, right) = (count(file, "frame")?, count(file, &right)?);
+    let (verdict, [all, right]) = judge_and(file, ["frame", &right])?;
     let many = u64::from(FRAMES);
     expect(verdict.bad == 0 && verdict.good_udp == many && (all, right) == (many, many), || {
         format!("of {all} answers {right} have the right addresses: {verdict:?}")

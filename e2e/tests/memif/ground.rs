@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::Value;
-use sluice_e2e::capture::{count, judge};
+use sluice_e2e::capture::judge_and;
 use sluice_e2e::error::expect;
 use sluice_e2e::lab::End;
 use sluice_e2e::{Director, Lab, LabError, Netns, Real, Service, wait_until};
@@ -239,7 +239,6 @@ impl Ground {
 /// Lets tshark look at translated datagrams that a peer received at `back`: each is whole, goes to
 /// a real server from an address of the pool, and no two look the same. Returns how many there are.
 pub fn judge_translated(ground: &Ground, file: &Path) -> Result<u64, LabError> {
-    let verdict = judge(file)?;
     let mac = ground.space.mac("tback")?;
     let link = format!("eth.src == {mac} && eth.dst[0:5] == 02:00:00:00:01");
     let link = if ground.shape.ip { "eth" } else { &*link };
@@ -248,7 +247,7 @@ pub fn judge_translated(ground: &Ground, file: &Path) -> Result<u64, LabError> {
          ip.dst >= 192.0.2.11 && ip.dst <= 192.0.2.13 && udp.dstport == {PORT} && ip.ttl == 63 && \
          udp.length == 26"
     );
-    let (all, right) = (count(file, "frame")?, count(file, &right)?);
+    let (verdict, [all, right]) = judge_and(file, ["frame", &right])?;
     expect(verdict.bad == 0 && verdict.good_udp == all && right == all, || {
         format!("of {all} frames {right} have the right addresses: {verdict:?}")
     })?;
