@@ -11,6 +11,7 @@ use std::ptr::NonNull;
 use arrayvec::ArrayVec;
 use sluice_director::frame::{Checked, Frame, RxChecksum};
 use sluice_dpdk_sys as sys;
+use sluice_lanes::prefetch;
 use sluice_wire::offload::{self, Place};
 
 /// Where the bytes between an outer IP header and the packet inside are counted in the word
@@ -280,30 +281,11 @@ impl Frame for Mbuf {
     fn prefetch(&self) {
         let header = self.header();
         let data = header.buf_addr.wrapping_add(usize::from(header.data_off));
-        prefetch_read(data);
+        prefetch::at(data);
     }
 
     #[inline]
     fn prefetch_far(&self) {
-        prefetch_read(self.0.as_ptr().cast());
+        prefetch::at(self.0.as_ptr().cast());
     }
-}
-
-/// Asks the processor for the cache line at `address`. Any address will do.
-#[inline]
-pub(crate) fn prefetch_read(address: *const u8) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch never faults, whatever the address.
-    unsafe {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T0>(address.cast());
-    }
-    #[cfg(target_arch = "aarch64")]
-    // SAFETY: a prefetch never faults, whatever the address.
-    unsafe {
-        std::arch::asm!("prfm pldl1keep, [{0}]", in(reg) address,
-            options(nostack, preserves_flags, readonly));
-    }
-    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-    let _ = address;
 }

@@ -12,11 +12,12 @@ use std::sync::atomic::AtomicU64;
 
 use arrayvec::ArrayVec;
 use sluice_dpdk_sys as sys;
+use sluice_lanes::prefetch;
 
 use crate::eal::Eal;
 use crate::ends::{RxEnd, Shelf, TxEnd};
 use crate::finish::{self, Finisher};
-use crate::mbuf::{Mbuf, prefetch_read};
+use crate::mbuf::Mbuf;
 use crate::packet::Intake;
 use crate::pool::FramePool;
 use crate::port::OpenDevice;
@@ -112,7 +113,7 @@ impl RxQueue {
                 }
             }
             for slot in 0..count {
-                prefetch_read((*slots.add(slot)).cast());
+                prefetch::at((*slots.add(slot)).cast());
             }
             frames.set_len(len + count);
             count

@@ -94,7 +94,7 @@ impl Buffers {
     }
 
     /// Says in each descriptor where its buffer lies.
-    fn name(self, ring: &Ring) {
+    fn describe(self, ring: &Ring) {
         (0..ring.size()).for_each(|index| ring.set_descriptor(index, self.of(index)));
     }
 
@@ -126,7 +126,7 @@ impl RxRing {
         new.ring.want_interrupts(false);
         match buffers {
             Some(buffers) => {
-                buffers.name(&new.ring);
+                buffers.describe(&new.ring);
                 new.ring.set_head(new.ring.size());
             }
             None => new.ring.set_tail(0),
@@ -288,7 +288,7 @@ impl TxRing {
     pub fn new(ring: Ring, buffers: Option<Buffers>) -> Self {
         match buffers {
             Some(buffers) => {
-                buffers.name(&ring);
+                buffers.describe(&ring);
                 ring.set_head(0);
             }
             None => ring.set_tail(0),
