@@ -49,6 +49,17 @@ pub(crate) struct Range<'a> {
     pub first_port: u16,
     /// Which of its ports: the offset of the first, and how many.
     pub share: (u32, u32),
+    /// [`inverse`] of the number of addresses.
+    pub each: u64,
+}
+
+/// 2⁴⁸ divided by a number of local addresses, rounded up: a division for each session takes its
+/// time.
+pub(crate) const fn inverse(addresses: usize) -> u64 {
+    match addresses as u64 {
+        0 => 0,
+        addresses => (1 << 48) / addresses + 1,
+    }
 }
 
 impl Range<'_> {
@@ -113,12 +124,9 @@ impl Range<'_> {
             return None;
         }
         let at = self.within(walk.at);
-        // Divisions take their time, and most pools have few addresses.
-        let (port, address) = match addresses {
-            1 => (at, 0),
-            _ => (at.checked_div(addresses)?, at.checked_rem(addresses)?),
-        };
-        let local = *self.locals.get(address as usize)?;
+        // Exact: `at` is below 2¹⁶ times the addresses, and these are at most 2¹⁶.
+        let port = ((u128::from(at) * u128::from(self.each)) >> 48) as u32;
+        let local = *self.locals.get((at - port * addresses) as usize)?;
         Some((local, self.first_port + (self.share.0 + port) as u16))
     }
 
@@ -138,7 +146,11 @@ mod tests {
     const LOCALS: [LocalId; 2] = [LocalId(3), LocalId(4)];
 
     const fn range(share: (u32, u32)) -> Range<'static> {
-        Range { locals: &LOCALS, first_port: 65_533, share }
+        Range { first_port: 65_533, ..of(&LOCALS, share) }
+    }
+
+    const fn of(locals: &[LocalId], share: (u32, u32)) -> Range<'_> {
+        Range { locals, first_port: 1024, share, each: inverse(locals.len()) }
     }
 
     #[test]
@@ -161,6 +173,23 @@ mod tests {
         assert_eq!(next(), (LocalId(3), 65_533));
         assert_eq!(next(), (LocalId(4), 65_533));
         assert_eq!(next(), (LocalId(3), 65_534));
+    }
+
+    /// The product with the inverse is the quotient, up to the most addresses and the last port.
+    #[test]
+    fn every_combination_is_an_address_and_a_port() {
+        for addresses in [1, 2, 3, 7, 10, 255, 4093, 65_535] {
+            let locals: Vec<_> = (0..addresses).map(LocalId).collect();
+            let range = Range { first_port: 0, ..of(&locals, (0, 65_535)) };
+            let count = u32::from(addresses);
+            let ports = [0, 1, 2, 32_767, 32_768, 65_533, 65_534];
+            for (port, address) in ports.into_iter().flat_map(|port| {
+                [0, 1, count / 2, count - 1].map(|address| (port, address.min(count - 1)))
+            }) {
+                let found = range.next(Walk::beginning(port * count + address));
+                assert_eq!(found, Some((LocalId(address as u16), port as u16)), "{addresses}");
+            }
+        }
     }
 
     #[test]
@@ -189,7 +218,7 @@ mod tests {
     #[test]
     fn a_row_of_held_ports_is_passed_over() {
         let locals: Vec<_> = (0..10).map(LocalId).collect();
-        let range = Range { locals: &locals, first_port: 1024, share: (0, 60_000) };
+        let range = of(&locals, (0, 60_000));
         let held = |_: LocalId, port: u16| port < 1024 + 50_000;
         let mut walk = Walk::default();
         for _ in 0..1000 {
@@ -203,7 +232,7 @@ mod tests {
     #[test]
     fn an_exhausted_pool_is_walked_in_small_steps() {
         let locals: Vec<_> = (0..10).map(LocalId).collect();
-        let range = Range { locals: &locals, first_port: 1024, share: (0, 200) };
+        let range = of(&locals, (0, 200));
         let mut walk = Walk::default();
         let mut looks = |free: Option<(LocalId, u16)>| {
             let mut count = 0;

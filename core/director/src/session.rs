@@ -358,6 +358,7 @@ impl<F: Family> Sessions<F> {
     }
 
     /// [`Self::turned`] in host byte order.
+    #[inline(always)]
     pub fn translated(
         plan: &Plan,
         session: &SessionOf<F>,

@@ -12,7 +12,7 @@ use super::shared::{Admission, Statistics};
 use super::table::Table;
 use super::{Path, Shared, persist};
 use crate::counters::Direction;
-use crate::plan::{Plan, ServiceId};
+use crate::plan::{Plan, RealId, ServiceId};
 use crate::session::{Core, State};
 use crate::time::Time;
 use bytemuck::Zeroable;
@@ -222,10 +222,10 @@ pub(super) fn moved<F: Parse>(
 #[inline(always)]
 fn settle<F: Parse>(table: &mut Table<F>, shared: &mut Shared, plan: &Plan, id: u32) {
     let session = table.sessions.slab().at(id);
-    let state = session.state;
-    shared.admission.half_closed(plan, session);
+    let (state, service) = (session.state, plan.service_of(session));
+    shared.admission.half_closed(session.real(), service);
     table.changes.note(id);
-    if let Some(service) = plan.service_of(session) {
+    if let Some(service) = service {
         table.half_open.take_out(service, id);
         persist::bind_late(table, shared, plan, (id, service, state));
     }
@@ -258,32 +258,29 @@ impl Admission {
         self.live >= self.capacity
     }
 
-    /// Counts a half-open session that has begun.
+    /// Counts a half-open session that has begun towards a real server of a service.
     #[inline(always)]
-    pub(super) fn half_opened(&mut self, plan: &Plan, session: &Core) {
+    pub(super) fn half_opened(&mut self, real: RealId, service: Option<ServiceId>) {
         self.load.count += 1;
-        if let Some(count) = self.load.reals.get_mut(session.real().0 as usize) {
+        if let Some(count) = self.load.reals.get_mut(real.0 as usize) {
             *count += 1;
         }
         let most = self.usage_of_id(self.load.most).half_open;
-        let Some(service) = plan.service_of(session) else { return };
-        if let Some(usage) = self.usage.get_mut(usize::from(service.0)) {
-            usage.half_open += 1;
-            if usage.half_open > most {
-                self.load.most = service;
-            }
+        let Some(usage) = self.usage_of(service) else { return };
+        usage.half_open += 1;
+        if usage.half_open > most {
+            self.load.most = service.unwrap_or_default();
         }
     }
 
     /// Counts one that is none any more.
     #[inline(always)]
-    pub(super) fn half_closed(&mut self, plan: &Plan, session: &Core) {
+    pub(super) fn half_closed(&mut self, real: RealId, service: Option<ServiceId>) {
         self.load.count = self.load.count.saturating_sub(1);
-        if let Some(count) = self.load.reals.get_mut(session.real().0 as usize) {
+        if let Some(count) = self.load.reals.get_mut(real.0 as usize) {
             *count = count.saturating_sub(1);
         }
-        let Some(service) = plan.service_of(session) else { return };
-        if let Some(usage) = self.usage.get_mut(usize::from(service.0)) {
+        if let Some(usage) = self.usage_of(service) {
             usage.half_open = usage.half_open.saturating_sub(1);
         }
     }

@@ -11,11 +11,15 @@ use super::table::Table;
 use super::{Shared, sweep};
 use crate::plan::Plan;
 use crate::session::State;
+use sluice_lanes::prefetch;
 use sluice_table::slab::NONE;
 
 /// The most sessions that linger in a table; in a small one, a part of it.
 const LINGERING: u32 = 4096;
 const PART: u32 = 4;
+/// A session's slot is prefetched so many removals before its own, its index buckets one before:
+/// without, a connection costs a tenth more cycles.
+const AHEAD: usize = 2;
 
 /// The sessions of a table that ended last. One that was taken meanwhile may still be among them,
 /// and its slot be another's.
@@ -45,6 +49,13 @@ impl Linger {
         self.next = if self.next + 1 == self.ids.len() { 0 } else { self.next + 1 };
         oldest
     }
+
+    /// The one that goes when so many others have gone.
+    fn behind(&self, others: usize) -> u32 {
+        let place = self.next + others;
+        let wrapped = place.checked_sub(self.ids.len()).unwrap_or(place);
+        self.ids.get(wrapped).copied().unwrap_or(NONE)
+    }
 }
 
 /// Ends a session whose packets have closed it, and counts it. What both sides have closed
@@ -69,6 +80,22 @@ pub(super) fn linger<F: Parse>(table: &mut Table<F>, shared: &mut Shared, plan: 
     }
     let oldest = table.ended.push(id);
     stop_lingering(table, shared, plan, oldest);
+    prefetch_next(table, plan);
+}
+
+/// Prefetches what it takes to remove those that go next. A guess: any of them may have been taken
+/// by then.
+#[inline(always)]
+fn prefetch_next<F: Parse>(table: &Table<F>, plan: &Plan) {
+    let (slab, ended) = (table.sessions.slab(), &table.ended);
+    if let Some(session) = slab.get(ended.behind(AHEAD)) {
+        prefetch::read(session);
+    }
+    let next = slab.get(ended.behind(0)).filter(|session| session.state == State::Ended);
+    let hashes = next.and_then(|session| table.sessions.hashes(plan, session));
+    for hash in hashes.into_iter().flatten().flatten() {
+        table.sessions.index().prefetch(hash);
+    }
 }
 
 /// Ends a session to which another is to follow, or that nothing is left of; it is counted as

@@ -250,8 +250,10 @@ fn local_port<F: Parse>(
         Some((local, port))
     });
     *shared.ports.walks.get_mut(at)? = walk;
-    // What a session some time later will look at can be on its way until then.
-    let later = range.next(walk.ahead(LANES as u32 - 1));
+    // What a session some time later will look at can be on its way until then: the next one
+    // towards this real server, unless that may come in this group.
+    let others = if service.reals.len() < LANES { LANES as u32 - 1 } else { 0 };
+    let later = range.next(walk.ahead(others));
     if let Some(key) = later.and_then(|local| towards::<F>(plan, back, local)) {
         let hash = table.sessions.hash_key(&key);
         if table.wanted.try_push(hash).is_err() {
@@ -279,10 +281,10 @@ impl Admission {
         }
     }
 
-    /// What the service of a session uses of its limits.
+    /// What a service uses of its limits.
     #[inline(always)]
-    fn usage_of(&mut self, plan: &Plan, session: &Core) -> Option<&mut Usage> {
-        self.usage.get_mut(usize::from(plan.service_of(session)?.0))
+    pub(super) fn usage_of(&mut self, service: Option<ServiceId>) -> Option<&mut Usage> {
+        self.usage.get_mut(usize::from(service?.0))
     }
 }
 
@@ -298,9 +300,7 @@ impl Shared {
     ) -> Option<local_port::Range<'a>> {
         let pool = plan.pools.get(service.pool?)?;
         let six = F::to_ip(F::wire(back.src)).is_ipv6();
-        let locals = &pool.locals[usize::from(six)];
-        let share = pool.share_of((F::WIDE, six), (self.worker, self.workers));
-        Some(local_port::Range { locals, first_port: pool.first_port, share })
+        Some(pool.range((F::WIDE, six), (self.worker, self.workers)))
     }
 
     /// Whether a service may have one more session now.
@@ -341,19 +341,19 @@ impl Shared {
     /// Counts a session among those that there are.
     pub(super) fn holds(&mut self, plan: &Plan, session: &Core) {
         self.admission.live += 1;
-        let real = session.real();
+        let (real, service) = (session.real(), plan.service_of(session));
         if let Some(counters) = self.statistics.counters.reals.get_mut(real.0 as usize) {
             counters.active += 1;
             counters.established += u32::from(session.state == State::Established);
             counters.closing += u32::from(session.state.is_closing());
         }
-        if let Some(usage) = self.admission.usage_of(plan, session) {
+        if let Some(usage) = self.admission.usage_of(service) {
             let first = usage.active == 0;
             usage.active += 1;
             self.admission.load.sharers += u32::from(first);
         }
         if session.state.is_half_open() {
-            self.admission.half_opened(plan, session);
+            self.admission.half_opened(real, service);
         }
         self.admission.schedulers.opened(real);
     }
@@ -393,13 +393,14 @@ impl Shared {
             let closing = u32::from(session.state.is_closing());
             counters.closing = counters.closing.saturating_sub(closing);
         }
-        if let Some(usage) = self.admission.usage_of(plan, session) {
+        let service = plan.service_of(session);
+        if let Some(usage) = self.admission.usage_of(service) {
             let last = usage.active == 1;
             usage.active = usage.active.saturating_sub(1);
             self.admission.load.sharers -= u32::from(last);
         }
         if session.state.is_half_open() {
-            self.admission.half_closed(plan, session);
+            self.admission.half_closed(real, service);
         }
         self.admission.schedulers.closed(real);
     }

@@ -339,9 +339,7 @@ fn range_of<'a, F: Family>(
 ) -> Option<local_port::Range<'a>> {
     let pool = plan.pools.get(rule.pool?)?;
     let six = F::to_ip(tuple.dst).is_ipv6();
-    let share = pool.share_of((F::WIDE, six), (shared.worker, shared.workers));
-    let locals = &pool.locals[usize::from(six)];
-    Some(local_port::Range { locals, first_port: pool.first_port, share })
+    Some(pool.range((F::WIDE, six), (shared.worker, shared.workers)))
 }
 
 /// The template that a session would share.

@@ -2,6 +2,7 @@
 
 use super::ids::Ids;
 use super::{CompileError, LocalId, Plan};
+use crate::local_port::{Range, inverse};
 use crate::spec::{LocalPool, NetworkId};
 use std::collections::HashSet;
 
@@ -28,6 +29,8 @@ pub struct Pool {
     pub ports: u32,
     /// 2⁴⁸ divided by that, rounded up: a division for each packet takes its time.
     each: u64,
+    /// The same of the number of addresses from which sessions are opened, of either family.
+    by_address: [u64; 2],
 }
 
 impl Pool {
@@ -72,6 +75,18 @@ impl Pool {
         }
     }
 
+    /// What new sessions of one of a worker's tables take: see [`Self::share_of`].
+    #[inline(always)]
+    pub(crate) fn range(&self, (extended, six): (bool, bool), worker: (u16, u16)) -> Range<'_> {
+        let locals = &self.locals[usize::from(six)];
+        Range {
+            locals,
+            first_port: self.first_port,
+            share: self.share_of((extended, six), worker),
+            each: self.by_address[usize::from(six)],
+        }
+    }
+
     /// The worker that `port` belongs to, if it is one of the pool's.
     #[inline(always)]
     pub fn owner(&self, port: u16, workers: u16) -> Option<u16> {
@@ -106,6 +121,7 @@ impl Plan {
                 locals[usize::from(address.is_ipv6())].push(id);
             }
         }
+        pool.by_address = pool.locals.each_ref().map(|locals| inverse(locals.len()));
         let (first, last) = (*from.ports.start(), *from.ports.end());
         let ports = u32::from(last).saturating_sub(first.into()) + 1;
         self.pools.push(pool.with_ports(first, ports));
