@@ -12,6 +12,11 @@ use crate::process::{self, Running, wait_until};
 
 const LIMIT: Duration = Duration::from_secs(15);
 const QUIET: Duration = Duration::from_millis(300);
+/// The most bytes of a frame with an MTU of 1500 and headers of tunnels, and of a super-packet.
+const ORDINARY: &str = "2048";
+const LONGEST: &str = "65700";
+/// Frames of which a capture does not have all bytes.
+const CUT: &str = "frame.cap_len < frame.len";
 /// tshark's options that make it verify what it otherwise believes. It does not follow sequence
 /// numbers, which takes most of its time and no filter here asks for.
 const VERIFY: [&str; 8] = [
@@ -54,25 +59,45 @@ pub struct Verdict {
 }
 
 impl Capture {
-    /// Captures whole IPv4 and IPv6 frames on a device until stopped; returns once it really does.
+    /// Captures IPv4 and IPv6 frames of an MTU of 1500 on a device until stopped; returns once it
+    /// really does. Longer ones are cut, and nothing is counted in a capture that has any.
     ///
     /// # Errors
     /// When tcpdump does not start.
     pub fn start(space: &Netns, device: &str, name: &str) -> Result<Self, LabError> {
+        Self::begin(space, device, name, [ORDINARY, "16384"])
+    }
+
+    /// As [`Self::start`], with frames of any length: jumbo frames and super-packets. The kernel
+    /// takes 0.2 s to make the buffer ready.
+    ///
+    /// # Errors
+    /// When tcpdump does not start.
+    pub fn start_of_long(space: &Netns, device: &str, name: &str) -> Result<Self, LabError> {
+        Self::begin(space, device, name, [LONGEST, "262144"])
+    }
+
+    /// Captures at most so many bytes of each frame, in a buffer of so many KiB. Each frame takes a
+    /// place as large as the longest, so there are some thousand.
+    fn begin(
+        space: &Netns,
+        device: &str,
+        name: &str,
+        [bytes, buffer]: [&str; 2],
+    ) -> Result<Self, LabError> {
         let file = space.dir().join(format!("{name}.pcap"));
         let path = file.to_string_lossy().into_owned();
-        // Each frame takes a place as large as the longest may be, a super-packet: so there are two
-        // thousand. -Z root: tcpdump otherwise becomes a user who may not write into the lab's
-        // directory.
+        // -Z root: tcpdump otherwise becomes a user who may not write into the lab's directory.
         let args = [
             "-i",
             device,
             "--immediate-mode",
-            "-s65700",
+            "-s",
+            bytes,
             "-U",
             "-n",
             "-B",
-            "262144",
+            buffer,
             "-Z",
             "root",
             "-w",
@@ -174,7 +199,7 @@ pub fn count(file: &Path, filter: &str) -> Result<u64, LabError> {
 fn numbers(file: &Path, more: &[&str], filters: &[&str]) -> Result<Vec<u64>, LabError> {
     let mut command = Command::new("timeout");
     command.args(["120", "tshark", "-n", "-q", "-r"]).arg(file).args(VERIFY).args(more);
-    command.args(["-z", &format!("io,stat,0,{}", filters.join(","))]);
+    command.args(["-z", &format!("io,stat,0,{CUT},{}", filters.join(","))]);
     let shown = process::run(&mut command)?.ok()?.stdout;
     // One row, for all of the time: `| 0.000 <> 0.920 |`, then frames and bytes of each filter. A
     // capture without a frame has none.
@@ -182,9 +207,13 @@ fn numbers(file: &Path, more: &[&str], filters: &[&str]) -> Result<Vec<u64>, Lab
         return Ok(vec![0; filters.len()]);
     };
     let frames = row.split('|').skip(2).step_by(2).map(|field| field.trim().parse().ok());
-    let frames: Option<Vec<u64>> = frames.take(filters.len()).collect();
+    let frames: Option<Vec<u64>> = frames.take(1 + filters.len()).collect();
     let what = || "tshark's statistics".to_owned();
-    frames.ok_or_else(|| LabError::Unreadable { what: what(), text: shown })
+    let mut frames = frames.ok_or_else(|| LabError::Unreadable { what: what(), text: shown })?;
+    match frames.first() {
+        Some(0) => Ok(frames.split_off(1)),
+        cut => Err(LabError::Wrong(format!("{}: frames that were cut: {cut:?}", file.display()))),
+    }
 }
 
 /// The first frame of a capture that matches a display filter, in words and in bytes.

@@ -82,9 +82,9 @@ fn jumbo(fixture: &Fixture, family: Family) -> Result<(), LabError> {
     let bed = &fixture.bed;
     let vip = bed.vip_of(family);
     let sum = make_blob_of(&bed.client, 5_000_000)?;
-    let at_client = Capture::start(&bed.client, "eth0", "client")?;
+    let at_client = Capture::start_of_long(&bed.client, "eth0", "client")?;
     let at_reals = bed.reals.iter().zip(["real1", "real2", "real3"]);
-    let at_reals = at_reals.map(|(real, name)| Capture::start(real, "eth0", name));
+    let at_reals = at_reals.map(|(real, name)| Capture::start_of_long(real, "eth0", name));
     let at_reals = at_reals.collect::<Result<Vec<_>, _>>()?;
     for real in 0..REALS {
         let got = download_sha256(&bed.client, &format!("{}/blob", url(vip, 80)), "")?;
@@ -141,7 +141,7 @@ fn bulk(fixture: &mut Fixture, mode: Mode, outer: Family) -> Result<(), LabError
     fixture.bed.peers.push(web::start_sink(&fixture.bed.reals[0], "sink")?);
     let bed = &fixture.bed;
     let vip = bed.vip_of(outer);
-    let watch = |space, device, name| Capture::start(space, device, name);
+    let watch = |space, device, name| Capture::start_of_long(space, device, name);
     let (at_client, at_real) =
         (watch(&bed.client, "eth0", "client")?, watch(&bed.reals[0], "eth0", "real")?);
     let at_front = watch(&bed.director, "front", "front")?;

@@ -57,9 +57,11 @@ fn the_kernel_carries_bulk_through_the_twin() {
         fixture.bed.peers.push(web::start_sink(&real, "sink")?);
         let here = &fixture.bed.director;
         let sum = web::make_blob_of(here, 5_000_000)?;
-        let (port, twin) =
-            (Capture::start(here, "back", "port")?, Capture::start(here, "tback", "twin")?);
-        let far = Capture::start(&real, "eth0", "far")?;
+        let (port, twin) = (
+            Capture::start_of_long(here, "back", "port")?,
+            Capture::start_of_long(here, "tback", "twin")?,
+        );
+        let far = Capture::start_of_long(&real, "eth0", "far")?;
         let got = download_sha256(here, "http://192.0.2.13/blob", "")?;
         expect(got == sum, || format!("sent {sum}, got {got}"))?;
         let blob = fixture.bed.lab.dir().join("blob").display().to_string();
