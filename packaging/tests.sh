@@ -19,7 +19,7 @@ limit_s=${SECTION_S:-1800}
 case "${1-}" in check | test | all) mode=$1 && shift ;; esac
 only=("$@")
 passed=0 failed=0 skipped=0
-summary=()
+summary=() groups=()
 host=$(rustc -vV | sed -n 's/^host: //p')
 # End-to-end tests mostly wait: more of them at a time than there are cores.
 threads=${E2E_THREADS:-4}
@@ -105,6 +105,15 @@ beside() {
     wanted "$name" || return 0
     limited "$name" "$@" >"$log" 2>&1
     printf '%d %d\n' $? $((SECONDS - started)) >"$logs/$name.status"
+}
+
+# background COMMAND…: runs it beside this script, in a process group of its own, so that it ends
+# with this script.
+background() {
+    set -m
+    "$@" </dev/null &
+    set +m
+    groups+=($!)
 }
 
 # joined NAME…: shows and counts sections that ran beside others.
@@ -226,12 +235,9 @@ if [ "$mode" != check ]; then
     section programs programs
     SLUICE_BIN_DIR="$(realpath -m "${CARGO_TARGET_DIR:-target}/$built")"
     export SLUICE_BIN_DIR
-    # A process group of its own, so that it ends with this script.
-    set -m
-    beside_the_rest </dev/null &
-    set +m
-    trap 'kill -TERM -- -$! 2>/dev/null' EXIT
+    trap 'for group in "${groups[@]}"; do kill -TERM -- "-$group" 2>/dev/null; done' EXIT
     trap 'exit 130' INT TERM
+    background beside_the_rest
 fi
 
 section format cargo fmt --all --check
@@ -239,7 +245,8 @@ section format-fuzz cargo fmt --manifest-path fuzz/Cargo.toml --check
 section lint cargo clippy --workspace --all-targets --locked -- -D warnings
 section unit cargo test "${rest[@]}" --no-fail-fast --lib --bins
 section tidy tidy
-[ "$mode" = check ] || section integration integration
+# Most of these tests wait, for the kernel or for each other.
+[ "$mode" = check ] || background beside integration integration
 section golden tests_of rows
 if [ "$mode" != check ]; then
     section documentation cargo test "${rest[@]}" --no-fail-fast --doc
@@ -252,7 +259,7 @@ if [ "$mode" != check ]; then
         -p sluice-worker -- --test-threads=1
     wait
     trap - EXIT INT TERM
-    joined instructions
+    joined integration instructions
     [ "$mode" != all ] || joined instructions-release
     if [ "$root" = true ]; then
         joined end-to-end
