@@ -29,7 +29,13 @@ pub(crate) fn is_port(name: &str) -> bool {
 /// How long a socket may take to make.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-type Wish = (Domain, Type, Protocol, Sender<io::Result<Socket>>);
+/// A socket that a check asks for, and where it goes.
+struct Wish {
+    domain: Domain,
+    kind: Type,
+    protocol: Protocol,
+    reply: Sender<io::Result<Socket>>,
+}
 
 /// The namespaces, which last as long as this does.
 pub(crate) struct Prober {
@@ -103,7 +109,7 @@ fn maker(nest: &Nest) -> io::Result<Maker> {
         if !is_inside {
             return;
         }
-        for (domain, kind, protocol, reply) in wished {
+        for Wish { domain, kind, protocol, reply } in wished {
             // Who asked may have given up.
             let _ = reply.send(Socket::new(domain, kind, Some(protocol)));
         }
@@ -111,7 +117,7 @@ fn maker(nest: &Nest) -> io::Result<Maker> {
     told.recv().map_err(io::Error::other)??;
     Ok(Maker(Arc::new(move |domain, kind, protocol| {
         let (reply, made) = channel();
-        wishes.send((domain, kind, protocol, reply)).map_err(io::Error::other)?;
+        wishes.send(Wish { domain, kind, protocol, reply }).map_err(io::Error::other)?;
         made.recv_timeout(PATIENCE).map_err(io::Error::other)?
     })))
 }
