@@ -44,6 +44,12 @@ impl Pool {
         Self { first_port, ports, each: (1 << 48) / u64::from(ports.max(1)) + 1, ..self }
     }
 
+    /// The same once its addresses are known.
+    fn counted(self) -> Self {
+        let by_address = self.locals.each_ref().map(|locals| inverse(locals.len()));
+        Self { by_address, ..self }
+    }
+
     /// 2⁴⁸ divided by the number of its ports, rounded up.
     pub(crate) const fn each(&self) -> u64 {
         self.each
@@ -121,10 +127,9 @@ impl Plan {
                 locals[usize::from(address.is_ipv6())].push(id);
             }
         }
-        pool.by_address = pool.locals.each_ref().map(|locals| inverse(locals.len()));
         let (first, last) = (*from.ports.start(), *from.ports.end());
         let ports = u32::from(last).saturating_sub(first.into()) + 1;
-        self.pools.push(pool.with_ports(first, ports));
+        self.pools.push(pool.with_ports(first, ports).counted());
         Ok(())
     }
 
@@ -141,7 +146,7 @@ impl Plan {
                 ..pool.clone()
             };
             if former.all_locals().next().is_some() {
-                self.pools.push(former);
+                self.pools.push(former.counted());
             }
         }
     }
