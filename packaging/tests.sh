@@ -178,8 +178,9 @@ sanitized() {
 }
 
 # Of the end-to-end tests that are the same for each kind of port and count of workers, `make test`
-# runs those with AF_XDP and one worker: not the modules of others, nor tests whose names end in
-# theirs. Of faults of two directors it runs those that come first.
+# runs those with AF_XDP and one worker: neither the modules of others, nor single tests by packet
+# sockets or two workers that repeat another. Of faults of two directors it runs those that come
+# first.
 end_to_end() {
     local matrix=() other
     if [ "$mode" != all ]; then

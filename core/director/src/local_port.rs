@@ -53,12 +53,12 @@ pub(crate) struct Range<'a> {
     pub each: u64,
 }
 
-/// 2⁴⁸ divided by a number of local addresses, rounded up: a division for each session takes its
-/// time.
-pub(crate) const fn inverse(addresses: usize) -> u64 {
-    match addresses as u64 {
+/// 2⁴⁸ divided by a number of addresses or ports, rounded up: a division for each packet, or each
+/// session, takes its time.
+pub(crate) const fn inverse(count: usize) -> u64 {
+    match count as u64 {
         0 => 0,
-        addresses => (1 << 48) / addresses + 1,
+        count => (1 << 48) / count + 1,
     }
 }
 

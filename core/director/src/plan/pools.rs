@@ -27,9 +27,9 @@ pub struct Pool {
     pub first_port: u16,
     /// Number of local ports for each address: 1 to 65,535.
     pub ports: u32,
-    /// 2⁴⁸ divided by that, rounded up: a division for each packet takes its time.
+    /// [`inverse`] of that.
     each: u64,
-    /// The same of the number of addresses from which sessions are opened, of either family.
+    /// That of the number of addresses from which sessions are opened, of either family.
     by_address: [u64; 2],
 }
 
@@ -41,7 +41,7 @@ impl Pool {
 
     /// The same with so many ports from one on.
     pub(crate) fn with_ports(self, first_port: u16, ports: u32) -> Self {
-        Self { first_port, ports, each: (1 << 48) / u64::from(ports.max(1)) + 1, ..self }
+        Self { first_port, ports, each: inverse(ports as usize), ..self }
     }
 
     /// The same once its addresses are known.
@@ -50,7 +50,7 @@ impl Pool {
         Self { by_address, ..self }
     }
 
-    /// 2⁴⁸ divided by the number of its ports, rounded up.
+    /// [`inverse`] of the number of its ports.
     pub(crate) const fn each(&self) -> u64 {
         self.each
     }
