@@ -2,7 +2,9 @@
 //! and what it leaves behind.
 
 use std::cell::OnceCell;
+use std::io::ErrorKind;
 use std::os::unix::net::UnixDatagram;
+use std::path::Path;
 use std::time::Duration;
 
 use sluice_e2e::director::program;
@@ -11,6 +13,7 @@ use sluice_e2e::recipe::Recipe;
 use sluice_e2e::{Bed, Director, Driver, LabError};
 
 use crate::fixture::{Fixture, SOON, Setup, here, on, on_bed, on_every_setup};
+use crate::handover::end;
 
 /// An idle director uses less of a core. An optimised one stays below 5 % (`make figures`), one
 /// that is not takes 5 to 6; a worker that does not sleep takes all.
@@ -103,6 +106,54 @@ fn systemd_is_told() {
             wait_for_notice(socket, "STOPPING=1")
         },
     );
+}
+
+/// The queue of its socket is full from before the start. A start, an upgrade and an end have a
+/// notice or two each: each waits for a bounded time and is given up.
+#[test]
+fn a_systemd_that_reads_nothing_stops_nothing() {
+    let full = OnceCell::new();
+    on_bed(
+        here!(a_systemd_that_reads_nothing_stops_nothing),
+        Setup::usual(),
+        |bed, recipe| {
+            let path = bed.lab.dir().join("notify.sock");
+            let socket = UnixDatagram::bind(&path).map_err(LabError::file("binding"))?;
+            fill(&path)?;
+            let _ = full.set(socket);
+            let path = path.to_string_lossy();
+            let environment = [("NOTIFY_SOCKET", &*path), ("WATCHDOG_USEC", "30000000")];
+            let mut director = Director::launch(bed, &recipe.text(bed), &environment)?;
+            director.wait_ready()?;
+            Ok((director, recipe))
+        },
+        |fixture| {
+            fixture.answers(1)?;
+            let before = fixture.director.ask("status")?["pid"].clone();
+            fixture.director.sluice(&["ha", "upgrade"])?;
+            let after = fixture.director.ask("status")?["pid"].clone();
+            expect(before != after, || format!("process {before} goes on"))?;
+            fixture.answers(1)?;
+            let said = fixture.director.said(400);
+            let why = "cannot tell the service manager";
+            expect(said.contains(why), || format!("the queue was not full: {said}"))?;
+            end(after.as_u64().unwrap_or(0));
+            nothing_left(fixture)
+        },
+    );
+}
+
+/// Fills the queue of the socket at this path.
+fn fill(path: &Path) -> Result<(), LabError> {
+    let sender = UnixDatagram::unbound().map_err(LabError::file("making a socket"))?;
+    sender.set_nonblocking(true).map_err(LabError::file("a socket that does not wait"))?;
+    loop {
+        match sender.send_to(b"WATCHDOG=1", path) {
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+            Err(error) => return Err(LabError::file("filling the queue")(error)),
+        }
+    }
 }
 
 fn wait_for_notice(socket: &UnixDatagram, wanted: &str) -> Result<(), LabError> {

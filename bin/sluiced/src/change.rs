@@ -3,9 +3,9 @@
 //! Calls that wait are taken together, so that a plan is compiled and published once for all of
 //! them. A worker never waits for this, and a change that is refused leaves everything as it was.
 
-use crate::daemon::{Daemon, notify};
+use crate::daemon::Daemon;
 use crate::own_ports::{Forced, OwnPorts};
-use crate::{news, report, wiring};
+use crate::{news, notices, report, wiring};
 use sd_notify::NotifyState;
 use sluice_api::{ApiError, Network, Reply, model};
 use sluice_config::{Config, Loaded};
@@ -126,7 +126,7 @@ pub(crate) fn reload(
 ) -> Result<Applied, Refusal> {
     let mut states = vec![NotifyState::Reloading];
     states.extend(NotifyState::monotonic_usec_now().ok());
-    notify(&states);
+    notices::tell(&states);
     let outcome = read_file(daemon, by, if_epoch, dry_run);
     match &outcome {
         Ok(_) if dry_run => {}
@@ -144,7 +144,7 @@ pub(crate) fn reload(
             error: outcome.as_ref().err().map(ToString::to_string),
         });
     }
-    notify(&[NotifyState::Ready]);
+    notices::tell(&[NotifyState::Ready]);
     outcome
 }
 

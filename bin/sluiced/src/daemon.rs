@@ -18,7 +18,7 @@ use crate::ports::Ports;
 use crate::prober::Prober;
 use crate::signals::Signals;
 use crate::sync::{Plans, Synchroniser};
-use crate::{change, counter_log, ipvs, news, report, start, steering};
+use crate::{change, counter_log, ipvs, news, notices, report, start, steering};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use sd_notify::NotifyState;
 use sluice_api::{Call, Network, Options, Prepared, Server, group_id, model};
@@ -195,13 +195,6 @@ impl Operator {
     }
 }
 
-/// Tells systemd, if it started the process and wants to know.
-pub(crate) fn notify(states: &[NotifyState<'_>]) {
-    if let Err(error) = sd_notify::notify(states) {
-        debug!(%error, "cannot notify systemd");
-    }
-}
-
 /// Serves the operator's socket; calls come by the channel, and the wake tells of them.
 fn serve(
     config: &Config,
@@ -244,7 +237,7 @@ impl Daemon {
         }
         change::warn_of_own_ports(self);
         self.upkeep(&mut Default::default(), &mut Default::default());
-        notify(&[NotifyState::Ready, NotifyState::Status("forwarding")]);
+        notices::tell(&[NotifyState::Ready, NotifyState::Status("forwarding")]);
         let socket = &self.configured.config.director.control_socket;
         let config = self.configured.file.display();
         info!(%config, socket = %socket.display(), "the director is ready");
@@ -255,7 +248,7 @@ impl Daemon {
     fn end(mut self) {
         let handed_over = self.upgrades.take_channel();
         if handed_over.is_none() {
-            notify(&[NotifyState::Stopping]);
+            notices::tell(&[NotifyState::Stopping]);
             info!("stopping");
         }
         let Self { dataplane, kernel, operator, configured, .. } = self;
@@ -337,7 +330,7 @@ impl Daemon {
             if Instant::now() >= upkeep {
                 upkeep = Instant::now() + UPKEEP;
                 self.upkeep(&mut watch, &mut seen);
-                notify(&[NotifyState::Watchdog]);
+                notices::tell_alive();
             }
         }
     }

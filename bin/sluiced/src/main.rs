@@ -25,6 +25,7 @@ mod meter;
 mod networks;
 mod news;
 mod next_hops;
+mod notices;
 mod own_ports;
 mod path_mtus;
 mod ports;

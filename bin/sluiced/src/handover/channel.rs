@@ -21,6 +21,9 @@ const LONGEST: usize = 256 << 20;
 const MOST: usize = 8192;
 /// Descriptors that go at once; the kernel takes 253.
 const AT_ONCE: usize = 128;
+/// For how long the other side may take nothing of a message. A process that stands still must not
+/// stop this one.
+const TAKEN_WITHIN: Duration = Duration::from_secs(10);
 
 /// One end.
 #[derive(Debug)]
@@ -41,6 +44,16 @@ impl AsFd for Channel {
 impl Channel {
     /// Sends a message; the other side gets copies of the descriptors, in their order.
     pub fn send(&self, message: &impl Serialize, fds: &[OwnedFd]) -> io::Result<()> {
+        self.send_within(TAKEN_WITHIN, message, fds)
+    }
+
+    fn send_within(
+        &self,
+        most: Duration,
+        message: &impl Serialize,
+        fds: &[OwnedFd],
+    ) -> io::Result<()> {
+        self.0.set_write_timeout(Some(most))?;
         let text = serde_json::to_vec(message)?;
         let mut head = (text.len() as u64).to_ne_bytes().to_vec();
         head.extend((fds.len() as u64).to_ne_bytes());
@@ -128,6 +141,15 @@ mod tests {
             (0..count)
                 .for_each(|at| std::fs::remove_file(dir.path().join(at.to_string())).unwrap());
         }
+    }
+
+    /// It would wait for ever.
+    #[test]
+    fn a_side_that_takes_nothing_is_given_up() {
+        let (one, _other) = UnixStream::pair().unwrap();
+        let long = "x".repeat(8 << 20);
+        let sent = Channel::from(one).send_within(Duration::from_millis(20), &long, &[]);
+        assert_eq!(sent.unwrap_err().kind(), io::ErrorKind::WouldBlock);
     }
 
     #[test]

@@ -2,8 +2,9 @@
 
 use super::stand_in::StandIn;
 use super::{Channel, Offer, Successor, ToPredecessor, ToSuccessor, VARIABLE, monotonic_ns};
-use crate::daemon::{Daemon, notify};
+use crate::daemon::Daemon;
 use crate::kept::{self, Kept, SessionExport, Which};
+use crate::notices;
 use crate::ports::{Given, Wanted};
 use crate::sync::Plans;
 use sd_notify::NotifyState;
@@ -339,7 +340,7 @@ impl Daemon {
                 info!(pid = attempt.pid, "another process has taken over");
                 // Whom systemd starts it knows, and one that stands in is none of its.
                 if attempt.follower == Follower::Successor && attempt.child.is_some() {
-                    notify(&[NotifyState::MainPid(attempt.pid)]);
+                    notices::tell(&[NotifyState::MainPid(attempt.pid)]);
                 }
                 true
             }

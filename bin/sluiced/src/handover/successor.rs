@@ -4,12 +4,12 @@ use super::predecessor::is_readable;
 use super::stand_in::StandIn;
 use super::{Channel, Offer, ToPredecessor, ToSuccessor, VARIABLE, monotonic_ns};
 use crate::crew::Crew;
-use crate::daemon::{Daemon, notify};
+use crate::daemon::Daemon;
 use crate::errors::{Error, system};
 use crate::kept::{self, Kept, RunningSessions, Which};
 use crate::ports::Wanted;
 use crate::sync::Plans;
-use crate::{change, health};
+use crate::{change, health, notices};
 use sd_notify::NotifyState;
 use sluice_api::Network;
 use sluice_api::model::{Event, EventKind, HaUpgrade, HaUpgradeState, HaUpgradeTold};
@@ -288,7 +288,7 @@ impl Daemon {
             Ok(prepared) => self.operator.server.reach(prepared),
             Err(error) => error!("the API over the network is not served: {error}"),
         }
-        notify(&[NotifyState::Ready, NotifyState::Status("forwarding")]);
+        notices::tell(&[NotifyState::Ready, NotifyState::Status("forwarding")]);
         info!(took_ms, ?reopened, "the process before has ended; this director is ready");
         for call in std::mem::take(&mut self.upgrades.waiting) {
             self.answer(call);
