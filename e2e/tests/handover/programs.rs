@@ -133,6 +133,7 @@ programs! {
 fn late(fixture: &mut Fixture) -> Result<(), LabError> {
     let mut held = Held::begin(fixture, 10)?;
     let before = pid(&fixture.director)?;
+    let mut longest_ms = 0;
     for (what, why) in [
         ("dies-late", "did not take over"),
         ("fails-late", "told to fail"),
@@ -144,6 +145,7 @@ fn late(fixture: &mut Fixture) -> Result<(), LabError> {
         println!("{what}: the director goes on after {} ms", began.elapsed().as_millis());
         wait_for_ports(fixture)?;
         fixture.answers(1)?;
+        longest_ms = longest_ms.max(began.elapsed().as_millis());
     }
     put_true(&fixture.bed)?;
     upgrade(&fixture.director)?;
@@ -151,9 +153,10 @@ fn late(fixture: &mut Fixture) -> Result<(), LabError> {
     expect(pid(&fixture.director)? != before, || "the true one did not take over".to_owned())?;
     let paced = held.end(fixture)?;
     println!("datagrams: {paced}");
-    // It was let go three times, once for three seconds.
-    let run_ms = paced["longest_run"].as_f64().unwrap_or(f64::MAX);
-    expect(run_ms < 6000.0, || format!("datagrams were lost: {paced}"))?;
+    // One each millisecond: none is lost but while the ports are let go. How long that is, the
+    // machine decides; one that hangs is given three seconds.
+    let run_ms = paced["longest_run"].as_u64().map_or(u128::MAX, u128::from);
+    expect(run_ms <= longest_ms, || format!("of {longest_ms} ms datagrams were lost: {paced}"))?;
     fixture.answers(3).map(drop)
 }
 
