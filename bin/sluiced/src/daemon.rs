@@ -18,7 +18,7 @@ use crate::ports::Ports;
 use crate::prober::Prober;
 use crate::signals::Signals;
 use crate::sync::{Plans, Synchroniser};
-use crate::{change, counter_log, ipvs, news, notices, report, start, steering};
+use crate::{change, counter_log, ipvs, news, notices, pages, report, start, steering};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use sd_notify::NotifyState;
 use sluice_api::{Call, Network, Options, Prepared, Server, group_id, model};
@@ -122,9 +122,7 @@ pub fn run(
     let begin = if from.is_none() { change::begin } else { change::begin_beside };
     let (mut desired, mut config, plan) = begin(&loaded)?;
     let assumed = config.clone();
-    if let Some(from) = &from {
-        from.demand(&mut config);
-    }
+    pages::choose(&mut config, from.as_ref());
     // Before the kernel's links are looked at: some of them are its.
     let prober = Prober::join(&mut config, &mut health)?;
     // The API's addresses are another process's still where there is one.

@@ -27,6 +27,7 @@ mod news;
 mod next_hops;
 mod notices;
 mod own_ports;
+mod pages;
 mod path_mtus;
 mod ports;
 mod prober;
@@ -117,6 +118,7 @@ fn check(file: &Path) -> Result<(), Error> {
 
 fn run(file: &Path, log_format: Option<LogFormat>) -> Result<(), Error> {
     let channel = handover::channel()?;
+    let is_upgrade = channel.is_some();
     let loaded = Config::load(file);
     let stand_in = loaded.as_ref().ok().filter(|_| channel.is_none());
     let stand_in =
@@ -124,7 +126,14 @@ fn run(file: &Path, log_format: Option<LogFormat>) -> Result<(), Error> {
     let channel = channel.or(stand_in);
     let outcome = loaded.map_err(Error::from).and_then(|loaded| {
         let log = Log::start(&loaded.config.director, log_format);
-        daemon::run(file, loaded, (log, log_format), channel.as_ref())
+        let policy = loaded.config.director.huge_pages;
+        let outcome = daemon::run(file, loaded, (log, log_format), channel.as_ref());
+        // The channel of an upgrade would be lost; the running director goes on instead.
+        outcome.inspect_err(|failure| {
+            if !is_upgrade {
+                pages::start_anew(failure, policy);
+            }
+        })
     });
     if let (Some(channel), Err(failure)) = (&channel, &outcome) {
         handover::tell_failure(channel, failure);

@@ -2,7 +2,9 @@
 //!
 //! With 4 KiB pages a random access to a large table costs a page walk on top of the cache miss,
 //! so 1 GiB and 2 MiB pages are tried first, then ordinary pages that the kernel may merge
-//! (`MADV_HUGEPAGE`). Memory is only resident once it is touched, except in reserved huge pages.
+//! (`MADV_HUGEPAGE`). Ordinary memory is only resident once it is touched. Huge pages are made
+//! resident at once: a limit on them (the hugetlb cgroup of a container) is not seen in how many
+//! are free, nor by `mmap`, and the first touch of a page beyond it would end the process (SIGBUS).
 //!
 //! Memory that is to outlive the process lies in a file of tmpfs or hugetlbfs instead. All of it is
 //! allocated at once: a file system that is full would otherwise end the process (SIGBUS) when a
@@ -129,7 +131,7 @@ impl<T: Zeroable + Copy> Region<T> {
                 let tight = size == TWO_MEGABYTES || mapped - bytes <= bytes / 64;
                 if worth_it && tight {
                     let flags = libc::MAP_HUGETLB | flag;
-                    if let Ok(start) = map(mapped, flags) {
+                    if let Ok(start) = map(mapped, flags).and_then(|it| resident(it, mapped)) {
                         return Ok(Self::over(start, len, mapped, pages));
                     }
                 }
@@ -206,6 +208,20 @@ fn allocate(file: BorrowedFd<'_>, bytes: usize) -> io::Result<()> {
 /// Maps zeroed private memory, at least page aligned.
 fn map(bytes: usize, flags: libc::c_int) -> io::Result<NonNull<libc::c_void>> {
     map_at(bytes, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | flags, -1)
+}
+
+/// Makes fresh memory resident, or unmaps it.
+fn resident(start: NonNull<libc::c_void>, bytes: usize) -> io::Result<NonNull<libc::c_void>> {
+    // SAFETY: the range was just mapped; the advice does not change its content.
+    let failed = unsafe { libc::madvise(start.as_ptr(), bytes, libc::MADV_POPULATE_WRITE) } != 0;
+    let error = io::Error::last_os_error();
+    // Before Linux 5.14 there is no such advice.
+    if !failed || error.raw_os_error() == Some(libc::EINVAL) {
+        return Ok(start);
+    }
+    // SAFETY: exactly this range was mapped, and nothing knows of it.
+    unsafe { libc::munmap(start.as_ptr(), bytes) };
+    Err(error)
 }
 
 /// Maps memory, of a file or of none, at least page aligned.
@@ -285,6 +301,19 @@ mod tests {
     fn a_file_system_without_room_is_an_error() {
         let null = OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
         assert!(Region::<u64>::in_file(&null.into(), 10).is_err());
+    }
+
+    /// A page beyond the end of a file cannot be had, as one beyond a cgroup's limit: a touch of it
+    /// would end the process.
+    #[test]
+    fn memory_that_cannot_become_resident_is_an_error() {
+        use std::os::fd::FromRawFd;
+        assert!(resident(map(8192, 0).unwrap(), 8192).is_ok());
+        // SAFETY: as above.
+        let file = unsafe { OwnedFd::from_raw_fd(libc::memfd_create(c"short".as_ptr(), 0)) };
+        allocate(file.as_fd(), 4096).unwrap();
+        let start = map_at(8192, libc::MAP_SHARED, file.as_raw_fd()).unwrap();
+        assert!(resident(start, 8192).is_err());
     }
 
     #[test]

@@ -107,15 +107,21 @@ impl Eal {
     /// Starts the environment layer and reserves packet memory. The calling thread becomes DPDK's
     /// main thread and should live as long as the process; its processors stay what they are.
     ///
-    /// Fails the second time in a process, when huge pages are required and missing, and when
-    /// memory is short. DPDK's log goes to `tracing` (target `dpdk`) from now on.
+    /// Fails the second time in a process, when huge pages are required and missing, when free ones
+    /// are refused, and when memory is short. The process cannot try again. DPDK's log
+    /// goes to `tracing` (target `dpdk`) from now on.
     pub fn init(config: &EalConfig) -> Result<Self> {
         let huge_pages = choose_pages(config)?;
         if STARTED.swap(true, Ordering::SeqCst) {
             return Err(Error::AlreadyStarted);
         }
         log::redirect();
-        start(&arguments(config, huge_pages))?;
+        start(&arguments(config, huge_pages)).map_err(|error| match error {
+            Error::Dpdk { code: libc::ENOMEM, .. } if huge_pages => {
+                Error::HugePagesRefused { needed_mb: config.megabytes() }
+            }
+            other => other,
+        })?;
         close_on_exec();
         remove_runtime_folder();
         // SAFETY: the environment layer runs.

@@ -23,6 +23,15 @@ pub enum Error {
         /// A value for vm.nr_hugepages that would do.
         suggestion: u64,
     },
+    /// Huge pages are free, and the kernel gives this process too few of them.
+    #[error(
+        "the kernel gave too few huge pages, though {needed_mb} MB were free: others took them, or \
+         a limit forbids it (the hugetlb cgroup)"
+    )]
+    HugePagesRefused {
+        /// MB that are needed.
+        needed_mb: u64,
+    },
     /// The process may not do what a port needs.
     #[error("{port}: {device} needs {missing}. {fix}")]
     Privilege {

@@ -47,8 +47,9 @@ pub(crate) static HUGE_PAGES: Key = Key {
     kind: Word(words_of::<HugePages>),
     without: Without::Text("auto"),
     example: "\"required\"",
-    about: "`auto`: memory comes from huge pages if the machine has any, otherwise from ordinary \
-            pages, which are slower. `required`: the director does not start without huge pages. \
+    about: "`auto`: memory comes from huge pages if enough are free and the kernel gives them, \
+            otherwise from ordinary pages, which are slower. \
+            `required`: the director does not start without huge pages. \
             `off`: ordinary pages.",
 };
 pub(crate) static LOG_LEVEL: Key = Key {
