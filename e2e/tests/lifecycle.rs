@@ -2,7 +2,9 @@
 //! and what it leaves behind.
 
 use std::cell::OnceCell;
-use std::io::ErrorKind;
+use std::fs::OpenOptions;
+use std::io::{ErrorKind, Read};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::time::Duration;
@@ -10,7 +12,7 @@ use std::time::Duration;
 use sluice_e2e::director::program;
 use sluice_e2e::error::expect;
 use sluice_e2e::recipe::Recipe;
-use sluice_e2e::{Bed, Director, Driver, LabError};
+use sluice_e2e::{Bed, Director, Driver, LabError, wait_until};
 
 use crate::fixture::{Fixture, SOON, Setup, here, on, on_bed, on_every_setup};
 use crate::handover::end;
@@ -143,6 +145,55 @@ fn a_systemd_that_reads_nothing_stops_nothing() {
     );
 }
 
+/// Its standard error is a pipe that is full from the start, as behind a log driver that stands
+/// still. It does all it is for, and says afterwards how much was lost.
+#[test]
+fn a_log_that_nobody_reads_stops_nothing() {
+    on_bed(
+        here!(a_log_that_nobody_reads_stops_nothing),
+        Setup::usual(),
+        |bed, recipe| {
+            let script = bed.lab.dir().join("sluiced-unread");
+            let text = format!(
+                "#!/bin/sh\nmkfifo \"$0.log\" && exec 2<>\"$0.log\" || exit\n\
+                 head -c {PIPE} /dev/zero >&2\nexec {} \"$@\"\n",
+                program("sluiced")?.display()
+            );
+            write_script(&script, &text)?;
+            let text = recipe.text(bed);
+            let mut director = Director::launch_program(&bed.director, &script, &text, &[])?;
+            director.wait_ready()?;
+            Ok((director, recipe))
+        },
+        |fixture| {
+            fixture.answers(3)?;
+            let config = fixture.recipe.text(&fixture.bed);
+            fixture.director.reload(&config)?;
+            fixture.director.sluice(&["ha", "upgrade"])?;
+            fixture.answers(3)?;
+            let log = fixture.bed.lab.dir().join("sluiced-unread.log");
+            let nonblocking = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+            let log = OpenOptions::new().read(true).custom_flags(nonblocking).open(log);
+            let mut log = log.map_err(LabError::file("opening the log"))?;
+            log.read_exact(&mut [0; PIPE]).map_err(LabError::file("emptying the log"))?;
+            let mut said = String::new();
+            wait_until("the director to tell what was lost", SOON, || {
+                let mut part = [0; 4096];
+                // Nothing is there yet, or it has come.
+                let len = log.read(&mut part).unwrap_or(0);
+                said += &String::from_utf8_lossy(&part[..len]);
+                Ok(said.contains("messages were lost: nobody read the log").then_some(()))
+            })?;
+            let last = fixture.director.ask("status")?["pid"].as_u64();
+            end(last.unwrap_or(0));
+            nothing_left(fixture)
+        },
+    );
+}
+
+/// Bytes that a pipe holds.
+const PIPE: usize = 65_536;
+
 /// Fills the queue of the socket at this path.
 fn fill(path: &Path) -> Result<(), LabError> {
     let sender = UnixDatagram::unbound().map_err(LabError::file("making a socket"))?;
@@ -181,6 +232,75 @@ fn ordinary_pages_will_do() {
         let none = held.is_some_and(|line| line.split_whitespace().nth(1) == Some("0"));
         expect(none, || format!("it holds huge pages: {held:?}, free before {before}"))
     });
+}
+
+/// Huge pages are free, and a limit that is not seen in that forbids them, as in a container. It
+/// starts with ordinary ones, and so does the one that follows it.
+#[test]
+fn huge_pages_that_are_refused_are_done_without() {
+    let name = here!(huge_pages_that_are_refused_are_done_without);
+    on_bed(
+        name,
+        Setup::usual(),
+        |bed, recipe| {
+            let script = bed.lab.dir().join("sluiced-limited");
+            let sluiced = program("sluiced")?.display().to_string();
+            let run = format!("{}\nexec {sluiced} \"$@\"\n", without_huge_pages(bed));
+            write_script(&script, &run)?;
+            let text = recipe.text(bed);
+            let mut director = Director::launch_program(&bed.director, &script, &text, &[])?;
+            director.wait_ready()?;
+            Ok((director, recipe))
+        },
+        |fixture| {
+            let before = fixture.director.ask("status")?;
+            expect(before["huge_pages"] == false, || format!("it has huge pages: {before}"))?;
+            let said = fixture.director.said(400);
+            let why = "the kernel gave too few huge pages";
+            expect(said.contains(why), || format!("none were free: {said}"))?;
+            fixture.answers(3)?;
+            fixture.director.sluice(&["ha", "upgrade"])?;
+            let after = fixture.director.ask("status")?;
+            expect(before["pid"] != after["pid"], || format!("{before} goes on"))?;
+            expect(after["huge_pages"] == false, || format!("it has huge pages: {after}"))?;
+            fixture.answers(3)?;
+            end(after["pid"].as_u64().unwrap_or(0));
+            nothing_left(fixture)?;
+            // The group outlives the mount.
+            let leave = "echo $$ >$place/cgroup.procs\nrmdir $place/$group";
+            let leave = format!("{}\n{leave}", without_huge_pages(&fixture.bed));
+            fixture.bed.director.run("sh", &["-c", &leave])?.ok().map(drop)
+        },
+    );
+}
+
+/// Commands of a shell after which the kernel gives it no huge pages: it is in a group of the
+/// hugetlb controller, which it mounts in a mount namespace of its own (`ip netns exec` makes one).
+fn without_huge_pages(bed: &Bed) -> String {
+    format!(
+        "#!/bin/sh
+set -e
+place={} group=sluice-{}
+mkdir -p $place
+if mount -t cgroup -o hugetlb none $place 2>/dev/null
+then limit=limit_in_bytes
+else
+    mount -t cgroup2 none $place
+    echo +hugetlb >$place/cgroup.subtree_control
+    limit=max
+fi
+mkdir -p $place/$group
+echo 0 >$place/$group/hugetlb.2MB.$limit
+echo $$ >$place/$group/cgroup.procs",
+        bed.lab.dir().join("cgroup").display(),
+        std::process::id()
+    )
+}
+
+fn write_script(path: &Path, text: &str) -> Result<(), LabError> {
+    std::fs::write(path, text).map_err(LabError::file("writing a script"))?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o700))
+        .map_err(LabError::file("making a script executable"))
 }
 
 /// Without the right to open raw sockets it says which right it is, and ends.

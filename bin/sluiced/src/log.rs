@@ -2,22 +2,26 @@
 //! unreadable.
 //!
 //! Messages are `tracing`'s events. What decides about them is the level, then [`limit`], which
-//! counts what it leaves out; [`mod@format`] writes a line, which [`mod@redact`] has looked
-//! through. Level and format follow the configuration while the director runs.
+//! counts what it leaves out; [`mod@format`] makes a line, which [`mod@redact`] has looked
+//! through, and [`mod@output`] writes it. Level and format follow the configuration while the
+//! director runs.
 
 mod format;
 mod limit;
+mod output;
 mod redact;
 
 use format::Lines;
 use limit::Limit;
+use output::Output;
 use sluice_config::{Director, LogFormat, LogLevel};
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Stderr};
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
+use tracing::warn;
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::prelude::*;
 
@@ -28,6 +32,7 @@ pub(crate) struct Log {
     /// What the command line says, which goes before the configuration.
     fixed: Option<LogFormat>,
     limit: Limit,
+    output: Output<Stderr>,
 }
 
 impl Log {
@@ -42,8 +47,9 @@ impl Log {
             journal: is_journal(),
             colour: std::io::stderr().is_terminal(),
         };
+        let output = Output::new(std::io::stderr());
         let layer = tracing_subscriber::fmt::layer()
-            .with_writer(std::io::stderr)
+            .with_writer(output.clone())
             .event_format(lines)
             .with_filter(limit.clone());
         tracing_subscriber::registry().with(filter).with(layer).init();
@@ -51,7 +57,7 @@ impl Log {
             // Fails only when the subscriber is gone, with the process.
             let _ = handle.modify(|filter| *filter = level_filter(level));
         });
-        let log = Self { set_level, is_json, fixed, limit };
+        let log = Self { set_level, is_json, fixed, limit, output };
         log.follow(director);
         log
     }
@@ -66,6 +72,10 @@ impl Log {
     /// Says what was left out. To be called about once a second.
     pub fn look_after(&self) {
         self.limit.tell(Instant::now());
+        let lost = self.output.lost();
+        if lost > 0 {
+            warn!(lost, "messages were lost: nobody read the log");
+        }
     }
 }
 
