@@ -62,7 +62,7 @@ check: setup-tests ## before each commit: format, lint, tidy, units, golden rows
 test: setup-tests ## what decides whether a change may land: check, end to end, fuzz corpora, seeds
 	@packaging/tests.sh
 
-test-all: setup-tests ## the whole matrix, many seeds and scripts, sanitizers whole; some hours
+test-all: setup-tests ## the whole matrix, many seeds and scripts, sanitizers whole; two hours on 2 cores
 	@packaging/tests.sh all
 
 bench: build ## the worker loop on an in-memory port

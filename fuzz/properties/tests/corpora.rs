@@ -1,7 +1,8 @@
 //! Plays every committed corpus, and the golden cases as seeds, through its property.
 
-use std::fs;
-use std::panic;
+use std::num::NonZero;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::{fs, panic, thread};
 
 use sluice_properties::{ALL, Property, Reached, corpus, reach, seeds, turn};
 use sluice_testkit::golden;
@@ -87,20 +88,33 @@ fn scenes_reach_everything() {
 /// so that the properties are about something.
 #[test]
 fn random_scripts() {
-    let mut state = 0x9e37_79b9_7f4a_7c15u64;
+    let scripts = std::env::var("SLUICE_SCRIPTS");
+    let scripts: u64 = scripts.map_or(2000, |count| count.parse().expect("a number of scripts"));
+    let next = AtomicU64::new(1);
+    let play_all = || {
+        loop {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            if number > scripts {
+                break;
+            }
+            let script = random_script(number);
+            for (target, property) in ALL {
+                play(target, property, &[(format!("{script:?}"), script.clone())]);
+            }
+        }
+    };
+    let threads = thread::available_parallelism().map_or(1, NonZero::get);
+    thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(play_all))));
+}
+
+fn random_script(number: u64) -> Vec<u8> {
+    let mut state = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let mut next = || {
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
         state
     };
-    let scripts = std::env::var("SLUICE_SCRIPTS");
-    let scripts = scripts.map_or(2000, |count| count.parse().expect("a number of scripts"));
-    for _ in 0..scripts {
-        let length = next() % 200;
-        let script: Vec<u8> = (0..length).map(|_| (next() >> 32) as u8).collect();
-        for (target, property) in ALL {
-            play(target, property, &[(format!("{script:?}"), script.clone())]);
-        }
-    }
+    let length = next() % 200;
+    (0..length).map(|_| (next() >> 32) as u8).collect()
 }
