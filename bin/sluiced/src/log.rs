@@ -47,7 +47,7 @@ impl Log {
             journal: is_journal(),
             colour: std::io::stderr().is_terminal(),
         };
-        let output = Output::new(std::io::stderr());
+        let output = Output::new(std::io::stderr(), output::PATIENCE);
         let layer = tracing_subscriber::fmt::layer()
             .with_writer(output.clone())
             .event_format(lines)

@@ -2,8 +2,9 @@
 //!
 //! A log that nobody takes must not stop a director: a terminal held by Ctrl-S, a container's log
 //! driver or a journal that stands still. A write to a full pipe waits for its reader, and so would
-//! the control loop and, at its next message, each worker. So what is not taken within
-//! [`PATIENCE`] is left out and counted, and nothing waits after that until there is room again.
+//! the control loop and, at its next message, each worker. So a message of which [`AT_ONCE`] bytes
+//! are not taken within [`PATIENCE`] is left out and counted, and nothing waits after that until
+//! there is room again.
 //!
 //! Messages are written by the thread that has them and not by one of their own: the last ones
 //! before a crash are those that matter.
@@ -15,18 +16,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tracing_subscriber::fmt::MakeWriter;
 
-/// How long the first message may wait that is not taken.
-const PATIENCE: Duration = Duration::from_millis(200);
+/// How long the bytes of a message that go at once may wait.
+pub(super) const PATIENCE: Duration = Duration::from_millis(200);
 /// A pipe that is writable takes so many bytes at once (`PIPE_BUF`).
 const AT_ONCE: usize = 4096;
 
 /// Where lines go. Copies share what they count.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Output<W>(Arc<Mutex<State<W>>>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct State<W> {
     to: W,
+    patience: Duration,
     /// Messages left out since that was told.
     lost: u64,
     /// The last one was left out.
@@ -42,8 +44,9 @@ impl<W> Clone for Output<W> {
 }
 
 impl<W> Output<W> {
-    pub fn new(to: W) -> Self {
-        Self(Arc::new(Mutex::new(State { to, lost: 0, stalled: false, torn: false })))
+    pub fn new(to: W, patience: Duration) -> Self {
+        let state = State { to, patience, lost: 0, stalled: false, torn: false };
+        Self(Arc::new(Mutex::new(state)))
     }
 
     /// Messages that were left out since this was asked, if there is room to tell of them.
@@ -61,7 +64,7 @@ impl<W> Output<W> {
 
 impl<W: AsFd + Write> State<W> {
     fn write(&mut self, message: &[u8]) {
-        let mut patience = if self.stalled { Duration::ZERO } else { PATIENCE };
+        let mut patience = if self.stalled { Duration::ZERO } else { self.patience };
         // What follows a broken line begins one of its own.
         let end: &[u8] = if self.torn { b"\n" } else { b"" };
         self.stalled = false;
@@ -76,14 +79,17 @@ impl<W: AsFd + Write> State<W> {
                 return;
             }
             self.torn = !part.ends_with(b"\n");
-            patience = PATIENCE;
+            patience = self.patience;
         }
     }
 }
 
 fn has_room(to: &impl AsFd, patience: Duration) -> bool {
     let mut fds = [PollFd::new(to, PollFlags::OUT)];
-    let patience = Timespec { tv_sec: 0, tv_nsec: i64::from(patience.subsec_nanos()) };
+    let patience = Timespec {
+        tv_sec: patience.as_secs().cast_signed(),
+        tv_nsec: i64::from(patience.subsec_nanos()),
+    };
     // Only room counts: an error is met by writing, and a signal is a stall of one message.
     matches!(poll(&mut fds, Some(&patience)), Ok(count) if count > 0)
 }
@@ -113,10 +119,12 @@ mod tests {
     use super::*;
     use std::io::{PipeReader, PipeWriter, Read, pipe};
 
+    const SHORT: Duration = Duration::from_millis(20);
+
     /// A pipe's two ends.
-    fn ends() -> (PipeReader, Output<PipeWriter>) {
+    fn ends(patience: Duration) -> (PipeReader, Output<PipeWriter>) {
         let (from, to) = pipe().unwrap();
-        (from, Output::new(to))
+        (from, Output::new(to, patience))
     }
 
     /// Writes lines until one is left out.
@@ -139,7 +147,7 @@ mod tests {
     /// It would wait for ever.
     #[test]
     fn what_nobody_reads_is_left_out_and_counted() {
-        let (mut from, mut output) = ends();
+        let (mut from, mut output) = ends(SHORT);
         let written = fill(&mut output);
         for _ in 0..9 {
             output.write_all(b"left out\n").unwrap();
@@ -157,7 +165,7 @@ mod tests {
     /// A long message is broken off where nobody reads on, and the next one is not its end.
     #[test]
     fn a_broken_line_is_ended() {
-        let (mut from, mut output) = ends();
+        let (mut from, mut output) = ends(SHORT);
         let long = [&[b'x'; 100_000][..], b"\n"].concat();
         output.write_all(&long).unwrap();
         assert_eq!(output.0.lock().unwrap().lost, 1);
@@ -170,7 +178,8 @@ mod tests {
 
     #[test]
     fn a_long_message_comes_whole_where_somebody_reads() {
-        let (from, mut output) = ends();
+        // However busy the machine is.
+        let (from, mut output) = ends(Duration::from_secs(60));
         let long = [&[b'x'; 300_000][..], b"\n"].concat();
         let read = std::thread::spawn(|| lines(from));
         output.write_all(&long).unwrap();
@@ -183,7 +192,7 @@ mod tests {
 
     #[test]
     fn a_reader_that_has_gone_is_no_error() {
-        let (from, mut output) = ends();
+        let (from, mut output) = ends(SHORT);
         drop(from);
         output.write_all(b"to nobody\n").unwrap();
         assert_eq!(output.0.lock().unwrap().lost, 1);
