@@ -3,7 +3,8 @@
 use super::MemFrame;
 use sluice_worker::{Burst, Queue};
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+use std::thread;
 
 /// The far side of a queue.
 #[derive(Debug)]
@@ -25,9 +26,18 @@ impl MemQueue {
         Self(Arc::new(Mutex::new(Far { arriving, sent, room, spares })))
     }
 
-    /// The far side, for as long as nobody else needs it.
+    /// The far side, once nobody else has it.
+    ///
+    /// Asks again instead of waiting: `lock` waits in the standard library, which comes compiled
+    /// without ThreadSanitizer, so a lock that was waited for would look like none to it.
     pub fn far(&self) -> MutexGuard<'_, Far> {
-        self.0.lock().unwrap()
+        loop {
+            match self.0.try_lock() {
+                Ok(far) => return far,
+                Err(TryLockError::WouldBlock) => thread::yield_now(),
+                Err(TryLockError::Poisoned(panicked)) => panic!("{panicked}"),
+            }
+        }
     }
 
     pub fn put(&self, frame: MemFrame) {
