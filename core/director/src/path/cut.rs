@@ -78,8 +78,14 @@ pub(super) fn cut<F: Parse, B: Frame>(
     if let Some(reason) = write::<F, B>(shared, view, lane, frame) {
         return Verdict::Drop(reason);
     }
-    if forwarding.has_tunnel() && may_be_cut(frame, shared.answers.cut_id) {
-        shared.answers.cut_id = shared.answers.cut_id.wrapping_add(1);
+    if forwarding.has_tunnel() {
+        if may_be_cut(frame, shared.answers.cut_id) {
+            shared.answers.cut_id = shared.answers.cut_id.wrapping_add(1);
+        }
+    } else if F::crosses(&lane.parsed.tuple, &lane.new) {
+        // With what was put in, IPv6 may have become IPv4 too long to be without DF. The
+        // translation took an identification for it.
+        may_be_cut(frame, shared.answers.nat64_id);
     }
     if whole {
         let session = table.sessions.at_mut(flow.id());
@@ -97,8 +103,9 @@ pub(super) fn cut<F: Parse, B: Frame>(
     }
 }
 
-/// Takes DF off the outer header of a packet, with which it was given because nobody may cut what
-/// is inside: the tunnel's far end puts the pieces together again before anyone looks there.
+/// Takes DF off the IPv4 header that the director has made for a packet. An outer one was given DF
+/// because nobody may cut what is inside: the tunnel's far end puts the pieces together again
+/// before anyone looks there.
 ///
 /// Whether it had it: `id` then is the packet's identification.
 fn may_be_cut<B: Frame>(frame: &mut B, id: u16) -> bool {
