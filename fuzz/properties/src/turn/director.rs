@@ -157,13 +157,15 @@ impl Director {
         all
     }
 
-    /// The sessions of each worker, in an order that does not depend on their history.
+    /// The sessions of each worker, in an order that does not depend on their history, and without
+    /// their slots, which do: what is handed over opens its session after the rest of its burst.
     pub fn sessions(&self, plan: &Plan, now: Time) -> Vec<Vec<SessionInfo>> {
         let of_worker = |path: &Path| {
             let (mut all, mut cursor) = (Vec::new(), Some(0));
             while let Some(from) = cursor {
                 cursor = path.list(plan, now, &SessionFilter::default(), (from, 16), &mut all);
             }
+            all.iter_mut().for_each(|session| session.slot = 0);
             all.sort_by_key(|s| (s.client, s.virtual_, s.protocol, s.real, s.local));
             all
         };
