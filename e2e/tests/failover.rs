@@ -38,7 +38,8 @@ fn on_pair_of(
     let Some(_turn) = turn(name) else { return };
     let pair = Pair::started(kind, PREFIX, more);
     let mut pair = pair.unwrap_or_else(|error| panic!("{name}: {error}"));
-    let done = master(&pair, 0).and_then(|()| test(&mut pair));
+    let done = found_ready(&pair).and_then(|()| master(&pair, 0));
+    let done = done.and_then(|()| test(&mut pair));
     if let Err(error) = done {
         let said: String = pair.nodes.iter().map(Node::said).collect();
         panic!("{name}: {error}\n{said}");
@@ -65,6 +66,17 @@ pub fn arrived(pair: &Pair, index: usize, other_may_keep: bool) -> Result<(), La
 /// Waits until a node is the master, alone.
 pub fn master(pair: &Pair, index: usize) -> Result<(), LabError> {
     arrived(pair, index, false)
+}
+
+/// Waits until keepalived has found both directors ready, so that each has the priority that it
+/// keeps. Before, whichever is found ready first takes the role, and gives it back a moment later.
+pub fn found_ready(pair: &Pair) -> Result<(), LabError> {
+    for (index, node) in pair.nodes.iter().enumerate() {
+        wait_until(&format!("keepalived to find director {index} ready"), SOON, || {
+            Ok(node.is_found_ready().then_some(()))
+        })?;
+    }
+    Ok(())
 }
 
 /// The client's connections, one program for each family.

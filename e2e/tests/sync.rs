@@ -16,7 +16,7 @@ use sluice_e2e::web::LINES_PORT;
 use sluice_e2e::{Director, Family, LabError, wait_until};
 
 use crate::dns::{query_list, start_nsd};
-use crate::failover::master;
+use crate::failover::{found_ready, master};
 use crate::fixture::{PREFIX, SOON, here, turn};
 use crate::held::Held;
 
@@ -75,6 +75,7 @@ fn start(
             Ok(done.then_some(()))
         })?;
     }
+    found_ready(pair)?;
     match pair.nodes[0].kind.both_active {
         true => each_has_its_own(pair),
         false => master(pair, 0),

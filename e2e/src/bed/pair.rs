@@ -380,6 +380,13 @@ impl Node {
         Ok(all.iter().all(|it| *it == all[0]).then_some(all[0]))
     }
 
+    /// Whether its keepalived has found its director ready since it started, and so has the
+    /// priority that it keeps.
+    pub fn is_found_ready(&self) -> bool {
+        let log = std::fs::read_to_string(self.lab.dir().join("keepalived.log"));
+        log.is_ok_and(|text| text.contains("VRRP_Script(sluice_ready) succeeded"))
+    }
+
     /// What its director and its keepalived said last.
     pub fn said(&self) -> String {
         let director = self.director.as_ref().map(|it| it.said(15)).unwrap_or_default();

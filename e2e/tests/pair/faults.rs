@@ -12,7 +12,7 @@ use sluice_e2e::web::start_iperf3;
 use sluice_e2e::{Family, LabError, wait_until};
 
 use super::{IPERF3_PORT, die, forget, service};
-use crate::failover::{arrived, master};
+use crate::failover::{arrived, found_ready, master};
 use crate::fixture::{PREFIX, SOON, here, turn};
 use crate::held::Held;
 use crate::sync::{
@@ -195,6 +195,7 @@ fn on_pair_by(
             node.start_keepalived(&[])?;
         }
         both_synchronised(pair)?;
+        found_ready(pair)?;
         master(pair, 0)?;
         let [first, second] = [files[0].clone(), files[1].clone()];
         test(pair, [first, second])
