@@ -179,7 +179,10 @@ fn to_v6<B: Frame>(frame: &mut B, lane: &Lane<u128>) -> Option<()> {
         && length == ipv6::HEADER
         && segment.get(udp::CHECKSUM..udp::HEADER) == Some(&[0, 0]);
     if bare {
-        let sum = checksum::transport_v6(new.src, new.dst, ipv4::UDP, segment);
+        // Not what lies behind the datagram (RFC 9868 4).
+        let length = udp::Header::parse(segment)?.length();
+        let datagram = segment.get(..length)?;
+        let sum = checksum::transport_v6(new.src, new.dst, ipv4::UDP, datagram);
         let sum = if sum == 0 { u16::MAX } else { sum };
         segment[udp::CHECKSUM..udp::HEADER].copy_from_slice(&sum.to_be_bytes());
     }

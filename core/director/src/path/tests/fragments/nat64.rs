@@ -8,7 +8,7 @@ use crate::path::Verdict;
 use crate::path::tests::lab::{BACK, FRONT, MemFrame};
 use crate::reason::Reason;
 use crate::spec::Mode;
-use etherparse::{Ipv4HeaderSlice, Ipv6FragmentHeaderSlice, SlicedPacket};
+use etherparse::{Ipv4HeaderSlice, Ipv6FragmentHeaderSlice, SlicedPacket, UdpHeader};
 use std::net::SocketAddr;
 
 const ACROSS: [(&Ends, &Ends); 2] = [(&V4, &V6), (&V6, &V4)];
@@ -144,6 +144,31 @@ fn some_have_no_like() {
     assert_eq!(field.one(FRONT, &moved(65_512 - 208)), Verdict::Tx(BACK));
     assert_eq!(field.one(FRONT, &moved(65_520 - 208)), none);
     assert_eq!(field.path.counters().reals[0].packets, [2, 0], "what is dropped is not counted");
+}
+
+/// A datagram without a checksum gets one over IPv6 (RFC 8200 8.1): over itself alone, and not over
+/// what lies behind it in the packet (RFC 9868 4).
+#[test]
+fn options_behind_a_datagram_are_not_summed() {
+    for (length, options) in [(1000, &[][..]), (1000, &[1, 2, 3, 4]), (999, &[1, 2, 3])] {
+        let asked = datagram(at(V4.client), at(V4.vip), &data(length));
+        let mut bare = [&asked[..], options].concat();
+        let total = bare.len() as u16;
+        bare[2..4].copy_from_slice(&total.to_be_bytes());
+        bare[10..12].fill(0);
+        let sum = sluice_wire::checksum::full(&bare[..20]);
+        bare[10..12].copy_from_slice(&sum.to_be_bytes());
+        bare[26..28].fill(0);
+        let mut field = Field::new(&spec(Mode::Fnat, at(V4.vip), at(V6.real)));
+        let frame = field_of(&[&[4u8; 6][..], &[6; 6], &[8, 0], &bare].concat());
+        let sent = packets(&field.through(FRONT, &[frame], &[0]));
+        let (segment, behind) = sent[0][40..].split_at(sent[0].len() - 40 - options.len());
+        assert_eq!(behind, options, "they go with it");
+        let (header, payload) = UdpHeader::from_slice(segment).unwrap();
+        let end = |at: usize| sent[0][at..at + 16].try_into().unwrap();
+        let sum = header.calc_checksum_ipv6_raw(end(8), end(24), payload).unwrap();
+        assert_eq!((header.checksum, payload), (sum, &data(length)[..]));
+    }
 }
 
 fn field_of(bytes: &[u8]) -> MemFrame {

@@ -5,10 +5,11 @@ use super::bed::{Ends, together, whole};
 use super::bed::{Field, V4, V6, at, cut, data, datagram, ip, packets, pieces, spec};
 use crate::frame::Frame;
 use crate::path::Verdict;
-use crate::path::tests::lab::{BACK, FRONT, MemFrame};
+use crate::path::tests::lab::{BACK, FRONT, MemFrame, fib_of};
 use crate::reason::Reason;
 use crate::spec::{ClientAddress, Mode, Protocol, Spec};
 use etherparse::{PacketBuilder, TcpHeader};
+use sluice_testkit::World;
 use sluice_wire::proxy_protocol::parse_v1;
 use sluice_wire::tcp::{ACK, SYN};
 use std::net::{IpAddr, SocketAddr};
@@ -100,6 +101,28 @@ fn what_no_longer_fits() {
             }
         }
     }
+}
+
+/// A datagram that becomes IPv4 may be cut, also if it is too long without DF (RFC 7915 5.1) with
+/// the header only.
+#[test]
+fn what_may_be_cut_may_be_cut_with_the_header() {
+    let (client, vip, real) = (at(V6.client), at(V6.vip), at(V4.real));
+    let mut field = Field::new(&told(&V6, &V4, ClientAddress::ProxyV2, Protocol::Udp));
+    field.fib = fib_of(&field.plan, &World::default().with_mtus([1500, 600]));
+    let mut ids = Vec::new();
+    for length in [1100, 1232, 1232] {
+        let asked = framed(&datagram(client, vip, &data(length)));
+        let left = pieces(&field.outcomes(FRONT, &[asked], &[0]), BACK);
+        assert!(left.len() > 2 && left.iter().all(|packet| packet.len() <= 600));
+        ids.push(left[0][4..6].to_vec());
+        let expected = [header(client, vip, true, false), data(length)].concat();
+        let (_, to, payload) = together(&left, 63);
+        assert_eq!((to, payload), (real, expected), "{length}");
+    }
+    ids.sort();
+    ids.dedup();
+    assert_eq!(ids.len(), 3, "each has an identification of its own: {ids:?}");
 }
 
 /// Nothing may end beyond what 16 bits can tell.
