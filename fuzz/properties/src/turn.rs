@@ -20,8 +20,9 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use sluice::replay::CaptureFrame;
+use sluice_director::counters::Counters;
 use sluice_director::fib::{Fib, PortId};
-use sluice_director::path::{BURST, Verdict, View};
+use sluice_director::path::{BURST, SessionInfo, Verdict, View};
 use sluice_director::plan::{Plan, Retired};
 use sluice_director::spec::Spec;
 use sluice_director::{Frame, Time};
@@ -74,8 +75,6 @@ struct Stage {
     known: bool,
     /// Whether there was a reload.
     changed: bool,
-    /// How many more frames are handed over in bursts, see [`Stage::handed`].
-    handed_more: i64,
     staged: Director,
     single: Director,
     now: Time,
@@ -96,7 +95,6 @@ impl Stage {
             fib: world.fib(&plan, None, false),
             known: false,
             changed: false,
-            handed_more: 0,
             spec,
             world,
             plan,
@@ -183,52 +181,76 @@ impl Stage {
         self.single.pass(&self.plan, self.now);
     }
 
-    /// One burst, and the same frames one at a time.
+    /// One burst, and the same frames one at a time. What is handed over goes on, in the order of
+    /// its lanes, when all have been where they arrived: what each worker sees is the same.
     fn burst(&mut self, frames: &[Vec<u8>], arrivals: &[Arrival]) {
         let view = View { plan: &self.plan, fib: &self.fib };
         let mut burst: Vec<_> = frames.iter().map(|bytes| CaptureFrame::new(bytes)).collect();
         let mut alone = burst.clone();
-        let (world, spec) = (self.world, Rc::clone(&self.spec));
-        let outcomes = self.staged.turn(view, self.now, arrivals, &mut burst);
+        let steps = self.staged.turn(view, self.now, arrivals, &mut burst);
+        let mut handed = Vec::new();
         for (lane, frame) in alone.iter_mut().enumerate() {
+            let before = self.state();
             let (arrival, view) = (arrivals[lane], View { plan: &self.plan, fib: &self.fib });
-            let known = self.single.sessions(&self.plan, self.now);
-            let before = self.single.counters();
             let one = std::slice::from_mut(frame);
-            let outcome = self.single.turn(view, self.now, &[arrival], one)[0];
-            let same = outcomes[lane].verdict == outcome.verdict;
-            assert!(same, "lane {lane}: {:?} in a burst, {outcome:?} alone", outcomes[lane]);
-            self.handed(&outcomes[..lane], (outcomes[lane], outcome));
-            assert_eq!(burst[lane].bytes(), frame.bytes(), "lane {lane}: a burst changes bytes");
-            let case = Case {
-                world: &world,
-                spec: &spec,
-                arrival,
-                before: &frames[lane],
-                outcome,
-                known,
-                since: self.single.sessions(&self.plan, self.now),
-                counted: (before, self.single.counters()),
-                changed: self.changed,
-            };
-            judge::frame(&case, frame.bytes(), &mut self.reached);
-            self.send(&case, frame);
+            let step = self.single.turn(view, self.now, &[arrival], one)[0];
+            let same = (steps[lane].outcome.verdict, burst[lane].bytes());
+            self.compare(lane, same, (step.outcome.verdict, frame.bytes()));
+            if step.is_handed() {
+                handed.push((lane, step));
+            } else {
+                self.judge((&frames[lane], frame), (arrival, step.outcome), before);
+            }
         }
-        self.same_counters();
+        for (lane, step) in handed {
+            let (arrival, frame) = (arrivals[lane], &mut alone[lane]);
+            let view = View { plan: &self.plan, fib: &self.fib };
+            let together =
+                self.staged.follow(view, self.now, arrival, (steps[lane], &mut burst[lane]));
+            let mut before = self.state();
+            // The first step of its way was counted before.
+            before.1.handed_off -= 1;
+            let outcome = self.single.follow(view, self.now, arrival, (step, frame));
+            assert_eq!(together.handed, outcome.handed, "lane {lane}");
+            let same = (together.verdict, burst[lane].bytes());
+            self.compare(lane, same, (outcome.verdict, frame.bytes()));
+            self.judge((&frames[lane], frame), (arrival, outcome), before);
+        }
+        assert_eq!(self.staged.counters(), self.single.counters(), "a burst changes counters");
     }
 
-    fn same_counters(&self) {
-        let mut counters = self.staged.counters();
-        counters.handed_off = counters.handed_off.wrapping_add_signed(-self.handed_more);
-        assert_eq!(counters, self.single.counters(), "a burst changes counters");
+    /// Sessions and counters of the director that has frames one at a time.
+    fn state(&self) -> (Vec<Vec<SessionInfo>>, Counters) {
+        (self.single.sessions(&self.plan, self.now), self.single.counters())
     }
 
-    /// A frame goes through as many workers in a burst as alone, unless one before it was handed
-    /// over: alone, that has opened its session by then, or decided about its datagram.
-    fn handed(&mut self, before: &[Outcome], (burst, alone): (Outcome, Outcome)) {
-        let may_differ = before.iter().any(|outcome| outcome.handed > 0);
-        assert!(may_differ || burst.handed == alone.handed, "{burst:?} in a burst, {alone:?}");
-        self.handed_more += burst.handed as i64 - alone.handed as i64;
+    fn compare(&self, lane: usize, burst: (Verdict, &[u8]), alone: (Verdict, &[u8])) {
+        assert!(burst.0 == alone.0, "lane {lane}: {:?} in a burst, {:?} alone", burst.0, alone.0);
+        assert_eq!(burst.1, alone.1, "lane {lane}: a burst changes bytes");
+    }
+
+    /// Judges a frame, as it came and as it is, and does what is to be done with it.
+    fn judge(
+        &mut self,
+        (before, frame): (&[u8], &mut CaptureFrame),
+        (arrival, outcome): (Arrival, Outcome),
+        (known, counters): (Vec<Vec<SessionInfo>>, Counters),
+    ) {
+        let (world, spec) = (self.world, Rc::clone(&self.spec));
+        let (since, counted) = self.state();
+        let case = Case {
+            world: &world,
+            spec: &spec,
+            arrival,
+            before,
+            outcome,
+            known,
+            since,
+            counted: (counters, counted),
+            changed: self.changed,
+        };
+        judge::frame(&case, frame.bytes(), &mut self.reached);
+        self.send(&case, frame);
     }
 
     /// What is sent may be answered; what waits for a neighbour's address is sent once it is known.
@@ -260,7 +282,7 @@ impl Stage {
             self.single.sessions(&self.plan, self.now),
             "a burst changes sessions"
         );
-        self.same_counters();
+        assert_eq!(self.staged.counters(), self.single.counters(), "a burst changes counters");
         judge::sessions(&sessions);
     }
 }

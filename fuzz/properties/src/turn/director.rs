@@ -33,6 +33,19 @@ pub struct Outcome {
     pub waiting: Option<Waiting>,
 }
 
+/// What a worker has decided about a frame that arrived there, and its round if it is handed over.
+#[derive(Clone, Copy, Debug)]
+pub struct Step {
+    pub outcome: Outcome,
+    round: Round,
+}
+
+impl Step {
+    pub const fn is_handed(&self) -> bool {
+        matches!(self.outcome.verdict, Verdict::HandOff(_))
+    }
+}
+
 /// All workers of one director.
 pub struct Director {
     pub workers: Vec<Path>,
@@ -62,14 +75,14 @@ impl Director {
         Self { workers, parking, joined }
     }
 
-    /// One turn, with what is handed to other workers.
+    /// One turn of the worker where frames arrive. What it hands over goes nowhere yet.
     pub fn turn(
         &mut self,
         view: View<'_>,
         now: Time,
         arrivals: &[Arrival],
         frames: &mut [CaptureFrame],
-    ) -> Vec<Outcome> {
+    ) -> Vec<Step> {
         let Some(Arrival { worker, port, .. }) = arrivals.first().copied() else {
             return Vec::new();
         };
@@ -80,32 +93,49 @@ impl Director {
         let waits = verdicts.iter().filter(|verdict| **verdict == Verdict::Wait).count();
         let waiting = path.waiting().to_vec();
         assert_eq!(waiting.len(), waits, "each waiting frame is listed");
-        let mut outcomes = Vec::with_capacity(frames.len());
-        for (lane, frame) in frames.iter_mut().enumerate() {
+        let step = |(lane, verdict)| {
             let waiting = waiting.iter().find(|waiting| waiting.lane == lane).copied();
-            let mut outcome = Outcome { verdict: verdicts[lane], handed: 0, waiting };
-            let mut owner = worker;
-            let mut round = self.workers[usize::from(worker)].round(lane);
-            while let Verdict::HandOff(to) = outcome.verdict {
-                assert_ne!(to, owner, "handed to itself");
-                owner = to;
-                let (verdict, waiting) = self.take_over(view, now, (to, port), (frame, round));
-                round = self.workers[usize::from(to)].round(0);
-                outcome = Outcome { verdict, handed: outcome.handed + 1, waiting };
-                // Once to every other, and back to who would open a session.
-                let most = self.workers.len() as u64;
-                assert!(outcome.handed <= most, "handed around: {}", describe(frame.bytes()));
-            }
-            if let Verdict::Park(datagram) = outcome.verdict {
-                let since = arrivals[lane].since;
-                let parked = Parked { frame: frame.clone(), port, datagram, since };
-                if let Err(reason) = self.parking[usize::from(owner)].park(parked) {
-                    self.workers[usize::from(owner)].count(reason);
-                }
-            }
-            outcomes.push(outcome);
+            Step { outcome: Outcome { verdict, handed: 0, waiting }, round: path.round(lane) }
+        };
+        let steps: Vec<_> = verdicts.into_iter().enumerate().map(step).collect();
+        for (lane, step) in steps.iter().enumerate().filter(|(_, step)| !step.is_handed()) {
+            self.park(worker, arrivals[lane], (step.outcome.verdict, &frames[lane]));
         }
-        outcomes
+        steps
+    }
+
+    /// The whole way of a frame that the worker where it arrived hands over.
+    pub fn follow(
+        &mut self,
+        view: View<'_>,
+        now: Time,
+        arrival: Arrival,
+        (step, frame): (Step, &mut CaptureFrame),
+    ) -> Outcome {
+        let Step { mut outcome, mut round } = step;
+        let mut owner = arrival.worker;
+        while let Verdict::HandOff(to) = outcome.verdict {
+            assert_ne!(to, owner, "handed to itself");
+            owner = to;
+            let (verdict, waiting) = self.take_over(view, now, (to, arrival.port), (frame, round));
+            round = self.workers[usize::from(to)].round(0);
+            outcome = Outcome { verdict, handed: outcome.handed + 1, waiting };
+            // Once to every other, and back to who would open a session.
+            let most = self.workers.len() as u64;
+            assert!(outcome.handed <= most, "handed around: {}", describe(frame.bytes()));
+        }
+        self.park(owner, arrival, (outcome.verdict, frame));
+        outcome
+    }
+
+    /// Keeps a later fragment whose first has not come.
+    fn park(&mut self, owner: u16, arrival: Arrival, (verdict, frame): (Verdict, &CaptureFrame)) {
+        let Verdict::Park(datagram) = verdict else { return };
+        let Arrival { port, since, .. } = arrival;
+        let parked = Parked { frame: frame.clone(), port, datagram, since };
+        if let Err(reason) = self.parking[usize::from(owner)].park(parked) {
+            self.workers[usize::from(owner)].count(reason);
+        }
     }
 
     /// A frame at the worker that another one gave it to.
@@ -157,15 +187,13 @@ impl Director {
         all
     }
 
-    /// The sessions of each worker, in an order that does not depend on their history, and without
-    /// their slots, which do: what is handed over opens its session after the rest of its burst.
+    /// The sessions of each worker, in an order that does not depend on their history.
     pub fn sessions(&self, plan: &Plan, now: Time) -> Vec<Vec<SessionInfo>> {
         let of_worker = |path: &Path| {
             let (mut all, mut cursor) = (Vec::new(), Some(0));
             while let Some(from) = cursor {
                 cursor = path.list(plan, now, &SessionFilter::default(), (from, 16), &mut all);
             }
-            all.iter_mut().for_each(|session| session.slot = 0);
             all.sort_by_key(|s| (s.client, s.virtual_, s.protocol, s.real, s.local));
             all
         };
